@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -16,6 +18,8 @@ from autotune import scratch
 from autotune.errors import INTERRUPTED
 
 _STANDARD = (0, 1, 2)
+_TWICE_S = 1.0
+"""Within this time two SIGTERM are one."""
 
 
 @contextmanager
@@ -67,17 +71,21 @@ def leave_lost_terminal() -> None:
 def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
     """Yields a function that returns whether to stop. A second signal ends the process.
 
-    Ctrl-C, SIGTERM and SIGHUP ask to stop. SIGHUP counts once, because a closing shell may send it twice. An
-    exception would do the same if only Python runs, but raised inside TVM's C++ it is a crash.
+    Ctrl-C, SIGTERM and SIGHUP ask to stop. SIGHUP counts once, because a closing shell may send it twice. So does
+    SIGTERM within a second, because `timeout` sends it to the process and then to its group. An exception would do
+    the same if only Python runs, but raised inside TVM's C++ it is a crash.
 
     Args:
         said: The line that is printed if the process ends at once, such as how to resume.
         after: The work that is finished before the command stops.
     """
     pressed = False
+    asked = -math.inf
 
     def handler(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
+        nonlocal pressed, asked
+        if number == signal.SIGTERM and time.monotonic() - asked < _TWICE_S:
+            return
         if number == signal.SIGHUP:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             leave_lost_terminal()
@@ -86,7 +94,7 @@ def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
             os.write(2, f"{show_cursor}{said}\n".encode())
             os._exit(INTERRUPTED)
-        pressed = True
+        pressed, asked = True, time.monotonic()
         print(f"autotune: stopping after {after}; Ctrl-C again to stop at once", file=sys.stderr)
 
     before = {number: signal.signal(number, handler) for number in stopping_signals()}

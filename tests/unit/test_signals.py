@@ -53,6 +53,39 @@ def test_a_signal_that_comes_again_does_not_interrupt_the_undoing(
     assert not (tmp_path / "changed").exists()
 
 
+TRIALS = """
+import sys, time
+from pathlib import Path
+from autotune.console.signals import stop_on_interrupt
+
+with stop_on_interrupt("resume it") as stopped:
+    Path(sys.argv[1]).touch()
+    while not stopped():
+        time.sleep(0.02)
+    time.sleep(0.5)
+    print("the result", flush=True)
+"""
+
+
+def test_a_sigterm_that_comes_twice_at_once_keeps_the_result_and_a_later_one_stops(
+    tmp_path: Path,
+) -> None:
+    for pause, printed, code in ((0.1, "the result\n", 0), (1.2, "", 130)):
+        ready = tmp_path / f"ready-{pause}"
+        program = TRIALS.replace("0.5", "3" if pause > 1 else "0.5")
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(ready)], stdout=subprocess.PIPE, text=True
+        )
+        while not ready.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(pause)
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=20)[0] == printed
+        assert process.returncode == code
+
+
 def test_a_hangup_that_was_ignored_at_the_start_stays_ignored(tmp_path: Path) -> None:
     process = changing(tmp_path / "changed", "sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     process.send_signal(signal.SIGHUP)

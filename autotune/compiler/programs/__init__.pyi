@@ -5,6 +5,7 @@ from .plain_data import plain
 from .schedule_traits import traits
 from .scheduled import Winner, plain_gpu_program, pooled, untuned_program, winners, winners_of
 from .trace_replay import replay_trace
+from .unscheduled import Unscheduled
 from .untuned import default_schedule
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "reads_images",
     "replay_trace",
     "traits",
+    "Unscheduled",
     "untuned_program",
     "Winner",
     "winners",

@@ -10,6 +10,7 @@ from typing import Any
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.programs.candidate import DEFAULT, digest_of
 from autotune.compiler.programs.trace_replay import replay_trace
+from autotune.compiler.programs.unscheduled import Unscheduled
 from autotune.compiler.programs.untuned import default_schedule, plain_gpu_schedule
 from autotune.errors import RecordError, UsageError
 from autotune.reading import reading
@@ -135,10 +136,10 @@ def replayed(kernel: Kernel, formulation: str, trace: Any, digest: str) -> Any:
             with another digest, as happens with another version of the formulation.
     """
     import tvm
-    from tvm.s_tir import Schedule
 
     (chosen,) = formulations(kernel, [formulation])
-    schedule = Schedule(tvm.IRModule({"main": prim_func(kernel, chosen)}))
+
+    schedule = Unscheduled(tvm.IRModule({"main": prim_func(kernel, chosen)})).schedule()
     try:
         replay_trace(schedule, trace)
     except RecordError as error:

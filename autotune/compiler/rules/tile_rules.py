@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from autotune.compiler.programs import Unscheduled
 from autotune.compiler.target import Limits
 from autotune.compiler.tiles import TileSpace, names_of
 from autotune.errors import RecordError
@@ -217,7 +218,7 @@ class Sketches:
 
     def __init__(self, rule: TileRule, module: Any) -> None:
         self._rule = rule
-        self._module = module
+        self._unscheduled = Unscheduled(module)
         block = _marked(rule, module)
         self._tiles = rule.tiles(block, seed=1)
         self._block = str(block.name_hint)
@@ -225,14 +226,12 @@ class Sketches:
 
     def schedule(self, tile: Any) -> Any:
         """Returns the schedule with the tile's decisions."""
-        from tvm.s_tir import Schedule
-
         kind = self._rule.kind(tile)
         if kind not in self._traces:
             sketch = self._sketch(tile)
             self._traces[kind] = sketch.trace
             return sketch
-        schedule = Schedule(self._module)
+        schedule = self._unscheduled.schedule()
         wanted = iter(self._rule.decisions(tile))
 
         def decide(instruction: Any, inputs: Any, attributes: Any, decision: Any) -> Any:
@@ -244,9 +243,7 @@ class Sketches:
         return schedule
 
     def _sketch(self, tile: Any) -> Any:
-        from tvm.s_tir import Schedule
-
-        sch = Schedule(self._module)
+        sch = self._unscheduled.schedule()
         block = sch.get_sblock(self._block)
         sch.unannotate(block, self._rule.mark)
         return self._rule.sketch(sch, block, self._tiles, tile)

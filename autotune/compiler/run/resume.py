@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from autotune.compiler.search import FormulationSearch
 from autotune.errors import RecordError
 from autotune.measurement import Outcome
 from autotune.records import Run
+
+LOGGER = logging.getLogger("autotune.run")
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed],
     """
     by_name = {task_state.task.kernel.name: task_state for task_state in task_states}
     searchers: dict[str, Replayed] = {}
+    left_out: list[str] = []
     epoch = 0
     for event in run.events:
         if event["event"] == "drift":
@@ -64,15 +68,29 @@ def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed],
             task_state = _task_state(by_name, event, run.path)
             searcher = _searcher(task_state, event, run.path)
             candidate, outcome = _candidate(searcher, event, run.path), _outcome(event, run.path)
+            if candidate is None:
+                left_out.append(str(event.get("digest")))
+                continue
             if candidate.digest in task_state.trials:
                 continue
             task_state.trials[candidate.digest] = Trial(candidate, searcher, outcome, epoch)
             replayed = searchers.setdefault(searcher.name, Replayed(searcher, [], []))
             replayed.candidates.append(candidate)
             replayed.outcomes.append(outcome)
+    _tell_left_out(left_out, run.path, whole=not searchers)
     for replayed in searchers.values():
         replayed.searcher.observe(list(zip(replayed.candidates, replayed.outcomes, strict=True)))
     return list(searchers.values()), _working_seconds(run)
+
+
+def _tell_left_out(digests: Sequence[str], path: Path, *, whole: bool) -> None:
+    """Warns of trials whose schedules make other programs than were measured; refuses a run that has only such."""
+    if not digests:
+        return
+    message = f"{path}: the schedule of trial {digests[0]} makes another program than was measured"
+    if whole:
+        raise RecordError(message, hint="another version of autotune made the run: begin a new one")
+    LOGGER.warning("%s: %d trials are left out", message, len(digests))
 
 
 def _working_seconds(run: Run) -> float:
@@ -86,7 +104,7 @@ def _working_seconds(run: Run) -> float:
     return total + last - began
 
 
-def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -> Candidate:
+def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -> Candidate | None:
     try:
         candidate = searcher.replay(event["trace"])
     except RecordError as error:
@@ -100,10 +118,7 @@ def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -
             hint="delete that line of events.jsonl to continue without the record",
         ) from error
     if candidate.digest != event.get("digest"):
-        raise RecordError(
-            f"{path}: the schedule of trial {event.get('digest')} makes another program than was measured",
-            hint="another version of autotune made the run: begin a new one",
-        )
+        return None
     return candidate
 
 

@@ -236,7 +236,7 @@ class FormulationSearch:
             if len(self._waiting) > count:
                 self._waiting = self._best_first(self._waiting)
             self._ranked_by = self._ranker.version
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        taken = self._context.reproducible(self._waiting, count)
         self.state.trials += len(taken)
         return taken
 

@@ -52,24 +52,22 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
-def adapted(context: Any, known: Any, variant: int) -> Any | None:
+def adapted(schedule: Any, context: Any, known: Any, variant: int) -> Any | None:
     """Returns the schedule of a program, adapted from the trace of a similar program.
 
     Args:
+        schedule: A `Schedule` of the program without instructions.
         context: The tuning context of the program, which has the program and the space's checks.
         known: The known schedule's `Trace`.
         variant: 0 splits all loops as closely to the known ones as possible. Each other variant takes the next
             closest split of one loop.
 
     Returns:
-        A `Schedule`; None if it does not pass the checks, or there is no such variant.
+        The schedule; None if it does not pass the checks, or there is no such variant.
 
     Raises:
         Exception: The trace's instructions do not fit. TVM raises its first error.
     """
-    from tvm.s_tir import Schedule
-
-    schedule = Schedule(context.mod)
     cuts = _Cuts(schedule, variant)
     known.apply_to_schedule(schedule, True, cuts)
     if cuts.left > 0:

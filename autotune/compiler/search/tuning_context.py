@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.formulations import Formulation, prim_func
-from autotune.compiler.programs import Candidate, digest_of, plain, replay_trace
+from autotune.compiler.programs import Candidate, Unscheduled, digest_of, plain, replay_trace
 from autotune.compiler.rules import (
     TileRule,
     design_spaces,
@@ -77,6 +77,7 @@ class TuningContext:
         self._opened: Any = None
         self._database: Any = None
         self._workload: Any = None
+        self._unscheduled: Any = None
         self._evolves = False
         self._samples = False
 
@@ -133,6 +134,28 @@ class TuningContext:
         """
         return self._rejections.take()
 
+    def reproducible(self, candidates: list[Candidate], count: int) -> list[Candidate]:
+        """Takes up to `count` candidates from the front of a list: those that their own traces make again.
+
+        A schedule of TVM may change the program that its sampler makes all others of (see `Unscheduled`), and those
+        then have other programs than their traces say. They are dropped, and sampling begins anew. Tiles are of
+        copies of the program, and need no check.
+        """
+        taken: list[Candidate] = []
+        while candidates and len(taken) < count:
+            candidate = candidates.pop(0)
+            if self._rule or self._makes_again(candidate):
+                taken.append(candidate)
+            else:
+                self._samples = False
+        return taken
+
+    def _makes_again(self, candidate: Candidate) -> bool:
+        try:
+            return self.replayed(candidate.trace).digest == candidate.digest
+        except Exception:  # TVM raises its first error.
+            return False
+
     def replayed(self, trace: Any) -> Candidate:
         """Returns the candidate of a trace.
 
@@ -140,9 +163,7 @@ class TuningContext:
             RecordError: The trace has something that our searches do not make.
             Exception: The trace does not fit. TVM raises its first error.
         """
-        from tvm.s_tir import Schedule
-
-        schedule = Schedule(self._context.mod)
+        schedule = self._fresh_schedule()
         replay_trace(schedule, trace)
         # A trace of TVM's own rules includes the checks, which change the schedule. The check of a tile only
         # inspects it.
@@ -169,12 +190,19 @@ class TuningContext:
         made = []
         for variant in range(count):
             try:
-                schedule = adapted(self._context, known.schedule.sch.trace, variant)
+                schedule = adapted(
+                    self._fresh_schedule(), self._context, known.schedule.sch.trace, variant
+                )
             except Exception:  # TVM raises its first error.
                 break
             if schedule is not None:
                 made.append(self._measurable(schedule))
         return made
+
+    def _fresh_schedule(self) -> Any:
+        if self._opened is None:
+            self._open()
+        return self._unscheduled.schedule()
 
     @property
     def _context(self) -> Any:
@@ -204,6 +232,7 @@ class TuningContext:
             )
         if self._database is None:
             self._database = ms.database.MemoryDatabase()
+        self._unscheduled = Unscheduled(self._opened.mod)
         self._workload = self._database.commit_workload(self._opened.mod)
 
     def _strategy(self) -> Any:

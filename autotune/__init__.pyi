@@ -8,6 +8,7 @@ from .api import (
     tune_kernels,
 )
 from .errors import AutotuneError
+from .workloads import Step
 
 __version__: str
 DISTRIBUTION: str
@@ -18,6 +19,7 @@ __all__ = [
     "DISTRIBUTION",
     "KernelsResult",
     "SearchResult",
+    "Step",
     "__version__",
     "cpu_config",
     "joint",

@@ -136,8 +136,8 @@ def tune_kernels(
     """Tunes the kernels of a training step, or of one operator; see `autotune kernels --help`.
 
     Args:
-        model_or_op: A built-in model, such as `"lenet"`; `"file.py:factory"`; a `torch.nn.Module`, or a function
-            that returns one; or an operator, such as `"matmul:m=64,n=256,k=128"`.
+        model_or_op: A built-in model, such as `"lenet"`; `"file.py:factory"`; a `torch.nn.Module` or a `Step`, or a
+            function that returns one; or an operator, such as `"matmul:m=64,n=256,k=128"`.
         target: The target; `cpu` by default.
         batch: Samples of a step; 4 by default.
         trials: Candidates to measure, over all kernels; 256 by default.
@@ -260,7 +260,7 @@ def _ctrl_c() -> Iterator[None]:
         raise KeyboardInterrupt(str(stopped)) from stopped
 
 
-_STEP_FIELDS = ("classes", "micro_batch", "recompute", "layout")
+_STEP_FIELDS = ("classes", "micro_batch", "recompute", "layout", "train")
 
 
 def _is_operator(what: Any) -> bool:
@@ -278,13 +278,15 @@ def _step(
     shape = None if input_shape is None else "x".join(map(str, input_shape))
     if not isinstance(model, str):
         module = model() if callable(model) and not hasattr(model, "forward") else model
-        name = type(module).__name__
+        name = type(getattr(module, "module", module)).__name__
+        of_step = {**of_step, "train": tuple(of_step.get("train", ()))}
         return StepRequest(
             name, batch, None, optimizer, shape, tuple(map(str, runs)), module=module, **of_step
         )
     step = requested_step(
         model, batch, of_step.get("classes"), optimizer, shape, runs or None,
         of_step.get("micro_batch"), of_step.get("recompute"), of_step.get("layout"),
+        of_step.get("train"),
     )  # fmt: skip
     assert step is not None
     return step

@@ -1,6 +1,7 @@
+from .aten import aten_operators
 from .autodiff import Value
 from .builder import StepBuilder
-from .capture import Captured, capture, capture_module
+from .capture import Captured, Step, capture, capture_module
 from .crossing import GPU_ALIGNMENT, Order, Traffic, counterparts, reordered, traffic
 from .data import Samples, batches, generated_samples, load_samples
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
@@ -47,6 +48,7 @@ __all__ = [
     "Adam",
     "Add",
     "ALGORITHMS",
+    "aten_operators",
     "ALIGNMENT",
     "AvgPool2d",
     "batches",
@@ -111,6 +113,7 @@ __all__ = [
     "ScheduleTraits",
     "Sgd",
     "short_name",
+    "Step",
     "StepBuilder",
     "StepForm",
     "StepGraph",

@@ -15,6 +15,7 @@ from autotune.cli.options import (
     MicroBatch,
     Optimizer,
     Recompute,
+    Train,
     completion,
     run_path,
 )
@@ -53,6 +54,7 @@ def kernels(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    train: Train = None,
     micro_batch: MicroBatch = None,
     recompute: Recompute = None,
     layout: Layout = None,
@@ -167,7 +169,7 @@ def kernels(
         )
     of_model = {
         "--batch": batch, "--classes": classes, "--optimizer": optimizer, "--input-shape": input_shape,
-        "--micro-batch": micro_batch, "--recompute": recompute, "--layout": layout,
+        "--micro-batch": micro_batch, "--recompute": recompute, "--layout": layout, "--train": train,
     }  # fmt: skip
     given = [option for option, value in of_model.items() if value is not None]
     if given and resume is None and model is None and op is not None:
@@ -177,7 +179,7 @@ def kernels(
         )
     request = KernelsRequest(
         step=None if model is None else requested_step(
-            model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout
+            model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout, train
         ),
         op=op, role=role, target=target, target_json=target_json, trials=trials, seed=seed,
         space=space, precision=precision, tracker=tracker, key=key, cluster=cluster,

@@ -155,7 +155,8 @@ def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
         "--optimizer": step.optimizer, "--input-shape": step.input_shape,
         "--micro-batch": step.micro_batch, "--recompute": step.recompute, "--layout": step.layout,
     }  # fmt: skip
-    words = (word for option in options.items() if option[1] is not None for word in option)
+    words = [word for option in options.items() if option[1] is not None for word in option]
+    words += [word for pattern in step.train for word in ("--train", pattern)]
     write_next("step", *words, "--run", done.path)
 
 

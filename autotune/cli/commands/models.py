@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 def models(
     batch: Annotated[int, typer.Option(metavar="N", help="Samples in a step.")] = 4,
     classes: Annotated[int, typer.Option(metavar="N", help="Number of classes.")] = 10,
+    operators: Annotated[
+        bool,
+        typer.Option(
+            "--operators", help="List the operators that a PyTorch model may use instead."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Lists the models with the kernels of one training step: forward, backward and update.
@@ -27,8 +33,13 @@ def models(
     Example:
       autotune models
       autotune models --batch 32 --classes 1000 --json
+      autotune models --operators
     """
     from autotune.workloads import MODELS
+
+    if operators:
+        _write_operators(as_json=json)
+        return
 
     described = [_describe(model, batch, classes) for model in MODELS]
     if json:
@@ -55,6 +66,25 @@ def models(
             )
             for model in described
         ],
+    )
+
+
+def _write_operators(*, as_json: bool) -> None:
+    """Prints the ATen operators that a captured step may have; PyTorch takes many others apart into these."""
+    from autotune.workloads import aten_operators
+
+    names = list(aten_operators())
+    if as_json:
+        write_json({"operators": names})
+        return
+    print("Operators of PyTorch steps; many others are taken apart into these.\n")
+    by_name: dict[str, list[str]] = {}
+    for name in names:
+        operator, _, overload = name.removeprefix("aten.").partition(".")
+        by_name.setdefault(operator, []).append(overload)
+    write_table(
+        (Column("operator"), Column("overloads")),
+        [(operator, ", ".join(overloads)) for operator, overloads in by_name.items()],
     )
 
 

@@ -22,6 +22,7 @@ from autotune.cli.options import (
     Runs,
     Ssh,
     StepsFrom,
+    Train,
     completion,
     run_path,
 )
@@ -46,6 +47,7 @@ def profile(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    train: Train = None,
     run: Runs = None,
     micro_batch: MicroBatch = None,
     recompute: Recompute = None,
@@ -113,7 +115,7 @@ def profile(
     from autotune.jobs.steps import profile as profiled
 
     step = requested_step(
-        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
     )
     done = profiled(
         ProfileRequest(

@@ -17,6 +17,7 @@ from autotune.cli.options import (
     Optimizer,
     Recompute,
     Ssh,
+    Train,
     completion,
     run_path,
 )
@@ -37,6 +38,7 @@ def step(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    train: Train = None,
     run: Annotated[
         list[Path] | None,
         typer.Option(
@@ -100,12 +102,23 @@ def step(
     from autotune.cli.shared import write_json
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.jobs.requests import requested_step
-    from autotune.jobs.steps import TrainingRequest, train
+    from autotune.jobs.steps import TrainingRequest
+    from autotune.jobs.steps import train as trained
 
     if plan is not None:
         from autotune.cli.commands.planned_step import show_plan
 
-        same = (model, batch, classes, optimizer, input_shape, micro_batch, recompute, layout)
+        same = (
+            model,
+            batch,
+            classes,
+            optimizer,
+            input_shape,
+            micro_batch,
+            recompute,
+            layout,
+            train,
+        )
         if any(other is not None for other in (*same, steps, data, memory_limit)):
             raise UsageError(
                 "--plan says which step is meant",
@@ -120,10 +133,10 @@ def step(
             hint="`autotune profile` and `autotune cpu-config` measure steps of a model on devices",
         )
     wanted = requested_step(
-        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
     )
     assert wanted is not None
-    done = train(TrainingRequest(wanted, steps, data, seed, memory_limit))
+    done = trained(TrainingRequest(wanted, steps, data, seed, memory_limit))
     if json:
         write_json(done.content)
     else:

@@ -35,6 +35,7 @@ from .workload import (
     Recompute,
     Runs,
     StepsFrom,
+    Train,
 )
 
 __all__ = [
@@ -75,5 +76,6 @@ __all__ = [
     "Storage",
     "StudyName",
     "Verbose",
+    "Train",
     "with_verbosity",
 ]

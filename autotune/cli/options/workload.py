@@ -60,6 +60,15 @@ InputShape = Annotated[
         help="Input of a PyTorch --model that has no input_shape; TxF for sequences, F for vectors.",
     ),
 ]
+Train = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="PATTERN",
+        help="Parameters of a PyTorch --model that train, such as 'head.*' or last:2 (the last two layers with "
+        "parameters); others are frozen. May be repeated. [default: those that require a gradient]",
+    ),
+]
 MicroBatch = Annotated[
     int | None,
     typer.Option(

@@ -37,6 +37,7 @@ from autotune.cli.options import (
     StepsFrom,
     Storage,
     StudyName,
+    Train,
 )
 from autotune.cli.shared import with_wide
 from autotune.jobs.requests import LARGEST, SEARCH_TRIALS
@@ -51,6 +52,7 @@ def search(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    train: Train = None,
     run: Runs = None,
     micro_batch: MicroBatch = None,
     recompute: Recompute = None,
@@ -135,7 +137,7 @@ def search(
     from autotune.jobs.requests import SearchRequest, requested_step
 
     step = requested_step(
-        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
     )
     request = SearchRequest(
         objective=objective, step=step, command=command, steps_from=steps_from, device=device,

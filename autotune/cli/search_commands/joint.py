@@ -35,6 +35,7 @@ from autotune.cli.options import (
     StartTemperature,
     Storage,
     StudyName,
+    Train,
     completion,
     run_path,
 )
@@ -50,6 +51,7 @@ def joint(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    train: Train = None,
     run: Runs = None,
     gpu_run: Annotated[
         list[Path] | None,
@@ -132,7 +134,9 @@ def joint(
     from autotune.errors import UsageError
     from autotune.jobs.requests import SearchRequest, requested_step
 
-    step = requested_step(model, batch, classes, optimizer, input_shape, run, None, None, layout)
+    step = requested_step(
+        model, batch, classes, optimizer, input_shape, run, None, None, layout, train
+    )
     if resume is None and step is None:
         raise UsageError(
             "--model says which step is meant", hint="such as --model mobilenet_v2 --batch 8"

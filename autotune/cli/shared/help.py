@@ -11,8 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 _GROUPS = {
     "Model": (
-        "model", "op", "role", "batch", "classes", "optimizer", "input_shape", "micro_batch", "recompute", "layout",
-        "run", "gpu_run", "plan", "data", "command", "steps_from", "of", "point", "network",
+        "model", "op", "role", "batch", "classes", "optimizer", "input_shape", "train", "micro_batch", "recompute",
+        "layout", "run", "gpu_run", "plan", "data", "command", "steps_from", "of", "point", "network",
     ),
     "Budget": (
         "objective", "trials", "kernel_trials", "steps", "seconds", "blocks", "least_seconds", "exhaustive",

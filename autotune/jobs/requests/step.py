@@ -35,6 +35,8 @@ PUT_BACK = "put it back there, or in the same folder as the run"
 _SAMPLES_BYTES = 2**30
 _SHAPE = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,2}")
 
+_LISTS = ("runs", "gpu_runs", "train")
+
 
 @dataclass(frozen=True)
 class StepRequest:
@@ -46,6 +48,7 @@ class StepRequest:
         classes: Classes of a built-in model.
         optimizer: As `--optimizer` takes it.
         input_shape: As `--input-shape` takes it.
+        train: Patterns of the parameters that train, as `--train` takes them.
         runs: Folders of kernel runs, absolute.
         micro_batch: Samples of a micro-batch.
         recompute: Segments whose activations are recomputed.
@@ -67,16 +70,17 @@ class StepRequest:
     gpu_runs: tuple[str, ...] = ()
     gpu_memory: MemoryKind | None = None
     module: Any = field(default=None, compare=False, repr=False)
+    train: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the request as a run's folder stores it."""
         plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "module"}
-        return plain | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
+        return plain | {name: list(getattr(self, name)) for name in _LISTS}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> StepRequest:
         """Returns the request from the output of `to_json`."""
-        lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
+        lists = {name: tuple(found.get(name, ())) for name in _LISTS}
         known = {
             name: found[name]
             for name in found
@@ -141,6 +145,11 @@ class StepRequest:
             raise UsageError(
                 "--classes goes with a built-in model", hint="a PyTorch module has its own classes"
             )
+        if self.train and ":" not in self.model and self.module is None:
+            raise UsageError(
+                f"--train goes with a PyTorch module, and {self.model} is built in",
+                hint="give --model file.py:factory",
+            )
         return TrainingStep(
             self.model,
             DEFAULT_BATCH if self.batch is None else self.batch,
@@ -149,6 +158,7 @@ class StepRequest:
             shape,
             seed,
             self.module,
+            self.train,
         )
 
     def form(self, batch: int, usual: str) -> StepForm:
@@ -186,6 +196,7 @@ def requested_step(
     micro_batch: int | None,
     recompute: int | None,
     layout: str | None,
+    train: Sequence[str] | None = None,
 ) -> StepRequest | None:
     """Returns the step that command-line options name; None if they name none.
 
@@ -194,7 +205,7 @@ def requested_step(
     Raises:
         UsageError: Options describe a step, but no model is given.
     """
-    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
+    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout, train)
     if model is None:
         if any(other is not None for other in others):
             raise UsageError("--batch, --run and the like go with --model", hint="give --model")
@@ -211,6 +222,7 @@ def requested_step(
         micro_batch,
         recompute,
         layout,
+        train=tuple(train or ()),
     )
 
 

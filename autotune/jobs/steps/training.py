@@ -259,6 +259,7 @@ def _tune_command(step: StepRequest, graph: StepGraph, form: StepForm, runs: Ste
     given = [
         part for key, value in options.items() if value is not None for part in (key, str(value))
     ]
+    given += [part for pattern in step.train for part in ("--train", pattern)]
     return shlex.join(["autotune", "kernels", *given])
 
 

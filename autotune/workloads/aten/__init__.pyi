@@ -1,6 +1,6 @@
 from .program import Program
-from .registry import operators
+from .registry import aten_operators
 from .steps import lower_step
 from .trace import trace_step
 
-__all__ = ["lower_step", "operators", "Program", "trace_step"]
+__all__ = ["lower_step", "aten_operators", "Program", "trace_step"]

@@ -214,6 +214,29 @@ def _group_norm(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
     return found, *(in_shape(lowering, one, (n, groups)) for one in (average, inverse))
 
 
+@lowers("_weight_norm_interface_backward.default")
+def _weight_norm_backward(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
+    """Of ``w = v g / |v|``, where norms are over all axes but one (Salimans and Kingma, NeurIPS 2016)."""
+    dw, v, g, norm = (
+        lowering.value(operation.arguments[key])
+        for key in ("grad_w", "saved_v", "saved_g", "saved_norms")
+    )
+    rank = len(v.shape)
+    kept = operation.arguments["dim"] % rank
+    along = pointwise(lowering, v.shape, "float32", lambda a, b: apply("mul", a, b), dw, v)
+    total = lowering.reduce("sum", along, [a for a in range(rank) if a != kept], keep=True)
+
+    def of_direction(dw: Term, v: Term, g: Term, n: Term, total: Term) -> Term:
+        toward = apply("div", apply("mul", v, total), apply("mul", n, n))
+        return apply("mul", apply("div", g, n), apply("sub", dw, toward))
+
+    dg = pointwise(lowering, g.shape, "float32", lambda t, n: apply("div", t, n), total, norm)
+    return (
+        pointwise(lowering, v.shape, "float32", of_direction, dw, v, g, norm, total),
+        dg,
+    )
+
+
 @lowers("native_dropout.default")
 def _dropout(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
     x = lowering.value(operation.arguments["input"])

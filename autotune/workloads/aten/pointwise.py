@@ -65,6 +65,8 @@ def as_type(term: Term, dtype: Dtype) -> Term:
 def _constant(value: float | int | bool) -> Term:
     if isinstance(value, bool):
         return truth(value)
+    if isinstance(value, float) and math.isnan(value):
+        return apply("div", number(0.0), number(0.0))
     if isinstance(value, int) and abs(value) < 2**31:
         return integer(value)
     return number(float(value))

@@ -23,7 +23,7 @@ def lowers(*operators: str) -> Callable[[Lower], Lower]:
     return register
 
 
-def operators() -> Mapping[str, Lower]:
+def aten_operators() -> Mapping[str, Lower]:
     """Every ATen operator that can be lowered, by its name with its overload."""
     for module in _MODULES:
         import_module(f"autotune.workloads.aten.{module}")

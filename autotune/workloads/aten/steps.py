@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from autotune.workloads.aten.lowering import Lowering
 from autotune.workloads.aten.program import Program
-from autotune.workloads.aten.registry import operators
+from autotune.workloads.aten.registry import aten_operators
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.optimizer import Optimizer
 
@@ -37,4 +37,4 @@ def lower_step(
         UsageError: An operator is not supported, or is used in a way that is not.
     """
     lowering = Lowering(name, batch, program, classes, channels_last=channels_last)
-    return lowering.run(operators(), optimizer)
+    return lowering.run(aten_operators(), optimizer)

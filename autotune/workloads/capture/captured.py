@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.aten import Program, lower_step, operators, trace_step
+from autotune.workloads.aten import Program, aten_operators, lower_step, trace_step
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.capture.factory import import_torch, load_module
 from autotune.workloads.capture.gradients import check_gradients, check_hooks
@@ -169,7 +169,7 @@ def _program(name: str, wanted: WantedStep, batch: int) -> Program:
         id(wanted.loss) if wanted.own_loss else None,
     )
     if key not in known:
-        known[key] = trace_step(name, wanted, operators())
+        known[key] = trace_step(name, wanted, aten_operators())
     return known[key]
 
 

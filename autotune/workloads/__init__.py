@@ -1,6 +1,6 @@
 """The workloads to tune: operators, kernels, models and whole training steps, as plain data.
 
-This package imports only numpy and the standard library. ``capture`` imports torch, when it is called.
+This package imports only numpy, scipy and the standard library. ``capture`` imports torch, when it is called.
 """
 
 import lazy_loader

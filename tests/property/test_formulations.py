@@ -39,6 +39,23 @@ from autotune.workloads.operators import (
 )
 from autotune.workloads.spec import parse_kernel
 
+DESCRIBED = (
+    *(f"expr:(in f 3 5)(map 3 5 = ({name} (at 0 a0 a1)))(out 0)" for name in (
+        "neg", "abs", "exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cos", "log1p", "expm1", "floor",
+        "ceil", "trunc", "nearest",
+    )),
+    *(f"expr:(in f 3 5)(in f 5)({combiner} 3 / 5 = ({name} (at 0 a0 a1) (at 1 a1)))(out 0)" for combiner, name in (
+        ("sum", "add"), ("sum", "sub"), ("max", "mul"), ("min", "div"), ("sum", "pow"), ("max", "max"),
+        ("sum", "min"),
+    )),
+    "expr:(in f 3 5)(in i 3)(map 3 5 = (select (or (eq (at 1 a0) a1) (and (lt a1 3) (not (le a0 1)))) (at 0 a0 a1) 0.5))(out 0)",
+    "expr:(in f 4 5)(in i 3)(map 3 5 = (at 0 (min (max (at 1 a0) 0) 3) a1))(out 0)",
+    "expr:(in f 3 6)(map 6 = (at 0 (floordiv a0 2) (mod a0 2)))(map 6 = (float (int (mul 3.0 (at 1 a0)))))(out 1 0)",
+    "expr:(in i 7)(sum 1 / 7 = (int (ne (at 0 a1) 3)))(out 0)",
+    "expr:(in f 3 5)(max 3 / 5 = (at 0 a0 a1))(map 3 5 = (exp (sub (at 0 a0 a1) (at 1 a0))))(sum 3 / 5 = (at 2 a0 a1))"
+    "(map 3 5 = (div (at 2 a0 a1) (at 3 a0)))(out 3)",
+)  # fmt: skip
+"""Every function, every combiner, gathers, several stages, several results."""
 SPECS = (
     "conv2d:n=2,c=3,h=9,w=8,k=4,r=3,s=3,stride=1,pad=1",
     "conv2d:n=2,c=4,h=9,w=8,k=4,r=3,s=2,stride=2x1,pad=1x0",
@@ -51,6 +68,8 @@ SPECS = (
     "conv2d:n=1,c=2,h=5,w=5,k=2,r=2,s=2,stride=1,pad=2",
     "matmul:m=4,n=10,k=84",
     "matmul:m=3,n=5,k=7",
+    "bmm:b=3,m=4,n=5,k=7",
+    *DESCRIBED,
     "bias:n=2,c=3,s=20,relu=1",
     "bias:n=2,c=3,s=1,relu=0",
     "max_pool2d:n=2,c=3,h=8,w=8,r=2,s=2,stride=2,pad=0,ceil=0",
@@ -127,6 +146,30 @@ FUSED = (
         "data_grad",
     ),
     ("add:size=37+add.data_grad:size=37", "data_grad"),
+    (  # Channels are the last axis of both; the result's axes in between are one there.
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1,channels_last=1"
+        "+expr.forward:(in f 4)(in f 70 4)(map 70 4 = (max (add (at 1 a0 a1) (at 0 a1)) 0.0))(out 0)",
+        "forward",
+    ),
+    (  # The result is one row of pixels, and the follower reads an operand by sample, and one turned round.
+        "conv2d:n=1,c=3,h=1,w=12,k=4,r=1,s=1,stride=1,pad=0,channels_last=1"
+        "+expr.forward:(in f 3 4)(in f 3 4 4)(in f 3 4 4)(map 3 4 4 = (mul (add (at 2 a0 a1 a2) (at 0 a0 a2)) "
+        "(at 1 a0 a2 a1)))(out 0)",
+        "forward",
+    ),
+    (
+        "matmul:m=4,n=10,k=8+expr.forward:(in f 40)(in f 40)(map 40 = (mul (at 1 a0) (sigmoid (at 0 a0))))(out 0)"
+        "+bias.forward:n=4,c=10,s=1,relu=1",
+        "forward",
+    ),
+    (
+        "bmm:b=3,m=4,n=5,k=6+expr.forward:(in f 3 4 5)(map 3 4 5 = (exp (at 0 a0 a1 a2)))(out 0)",
+        "forward",
+    ),
+    (
+        "expr:(in f 4 6)(sum 4 / 6 = (at 0 a0 a1))(out 0)+expr.forward:(in f 4)(map 4 = (sqrt (at 0 a0)))(out 0)",
+        "forward",
+    ),
     ("matmul:m=4,n=10,k=8+momentum.update:size=80", "weight_grad"),
     ("matmul:m=4,n=10,k=8+adam.update:size=80", "weight_grad"),
     ("add:size=37+relu.forward:size=37,six=1", "forward"),

@@ -2,12 +2,64 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from autotune.errors import UsageError
-from autotune.workloads import OPERATORS, Kernel, Operator, operator_from_spec, parse_operator
+from autotune.workloads import (
+    OPERATORS,
+    Expression,
+    Kernel,
+    Operator,
+    operator_from_spec,
+    parse_operator,
+)
+from autotune.workloads.expressions import (
+    Axis,
+    Described,
+    Load,
+    Operand,
+    Stage,
+    Term,
+    apply,
+    integer,
+    number,
+)
 from autotune.workloads.operators.base import field_types
+
+LOADS = (Load(0, (Axis(0), Axis(1)), "float"), Load(1, (Axis(1),), "float"))
+
+
+def terms() -> st.SearchStrategy[Term]:
+    """Floats of two axes, from two operands and numbers."""
+    leaves = st.one_of(
+        st.sampled_from(LOADS), st.floats(-4, 4, width=32).map(number), st.just(number(math.inf))
+    )
+    unary = st.sampled_from(("neg", "exp", "tanh", "sqrt"))
+    binary = st.sampled_from(("add", "sub", "mul", "div", "max"))
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(apply, unary, inner),
+            st.builds(apply, binary, inner, inner),
+            st.builds(
+                lambda a, b: apply("select", apply("lt", Axis(0), integer(2)), a, b), inner, inner
+            ),
+        ),
+        max_leaves=8,
+    )
+
+
+@st.composite
+def described_kernels(draw: st.DrawFn) -> Described:
+    """A map of two operands, then perhaps a sum of its rows."""
+    operands = (Operand((4, 6)), Operand((6,)))
+    stages = [Stage((4, 6), (), "map", draw(terms()))]
+    if draw(st.booleans()):
+        stages.append(Stage((4,), (6,), "sum", Load(2, (Axis(0), Axis(1)), "float")))
+    return Described(operands, tuple(stages), (len(stages) - 1,))
 
 
 @st.composite
@@ -16,6 +68,8 @@ def operators(draw: st.DrawFn) -> Operator:
     operator = draw(st.sampled_from(sorted(OPERATORS.values(), key=lambda kind: kind.name)))
     small = st.integers(1, 4)
     values: dict[str, object] = {}
+    if operator is Expression:
+        return Expression.of(draw(described_kernels()))
     for key, kind in field_types(operator).items():
         if key == "pad":
             values[key] = draw(st.tuples(st.integers(0, 1), st.integers(0, 1)))
@@ -56,6 +110,9 @@ def test_kernel_names_are_as_distinct_as_kernels(first: Operator, second: Operat
     st.one_of(
         st.text(max_size=40),
         st.from_regex(r"(conv2d|matmul|bias|sgd):([a-z]{1,6}=[-0-9x]{0,4},?){0,10}"),
+        st.from_regex(
+            r"expr:(\((in|map|sum|out)( (f|i|/|=|a0|[0-9]|\(exp a1\)|\(at 0 a0\))){0,5}\)){0,4}"
+        ),
     )
 )
 def test_any_text_is_an_operator_or_one_clear_line(text: str) -> None:

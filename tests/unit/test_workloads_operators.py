@@ -15,10 +15,12 @@ from autotune.workloads import (
     BatchNorm,
     BatchStats,
     Bias,
+    Bmm,
     Concat,
     Conv2d,
     CrossEntropy,
     Dropout,
+    Expression,
     GlobalAvgPool,
     Kernel,
     Matmul,
@@ -47,6 +49,11 @@ EXAMPLES: list[tuple[Operator, str]] = [
         "conv2d:n=1,c=4,h=9,w=8,k=6,r=3,s=1,stride=2x1,pad=1x0,dilation=2x1,groups=2",
     ),
     (Matmul(8, 120, 400), "matmul:m=8,n=120,k=400"),
+    (Bmm(12, 6, 5, 4), "bmm:b=12,m=6,n=5,k=4"),
+    (
+        Expression("(in f 4 6)(map 4 6 = (exp (at 0 a0 a1)))(out 0)"),
+        "expr:(in f 4 6)(map 4 6 = (exp (at 0 a0 a1)))(out 0)",
+    ),
     (Bias(8, 6, 784, relu=True), "bias:n=8,c=6,s=784,relu=1"),
     (POOL, "max_pool2d:n=8,c=64,h=111,w=111,r=3,s=3,stride=2,pad=0,ceil=1"),
     (GlobalAvgPool(8, 10, 169), "global_avg_pool:n=8,c=10,s=169"),
@@ -99,7 +106,7 @@ def test_every_role_has_operands_cost_and_an_identifier(operator: Operator) -> N
         assert kernel.bytes == 4 * sum(s.elements for s in (*kernel.inputs, *kernel.outputs))
         assert kernel.flops >= 0
         assert kernel.spec == operator.spec()
-        assert kernel.is_compute == (operator.name in ("conv2d", "matmul"))
+        assert kernel.is_compute == (operator.name in ("conv2d", "matmul", "bmm"))
         assert hash(kernel) == hash(Kernel(operator_from_spec(kernel.spec), role))
     assert len(names) == len(operator.roles())
 

@@ -1,6 +1,7 @@
 """Fully connected layers and their gradients: y = x w^T, dx = dy w, dw = dy^T x.
 
-Shapes: x[m,k], weight[n,k], y[m,n] (m batch, n output features, k input features).
+Shapes: x[m,k], weight[n,k], y[m,n] (m batch, n output features, k input features); the same for each matrix of a
+batched product.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 from tvm import te
 
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
-from autotune.workloads.operators import Matmul
+from autotune.workloads.operators import Bmm, Matmul
 
 
 def _lanes(extent: int) -> int:
@@ -78,3 +79,42 @@ def weight_grad(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensor
         return te.sum(dy[rm, i] * x[rm, j], axis=rm)
 
     return [te.compute((mm.n, mm.k), value, name="dweight", attrs=attrs)]
+
+
+@formulation("bmm", "forward", "direct")
+def bmm_forward(op: Bmm, inputs: Tensors) -> Tensors:
+    x, weight = inputs
+    rk = te.reduce_axis((0, op.k), "rk")
+    return [
+        te.compute(
+            (op.b, op.m, op.n),
+            lambda b, i, j: te.sum(x[b, i, rk] * weight[b, j, rk], axis=rk),
+            name="y",
+        )
+    ]
+
+
+@formulation("bmm", "data_grad", "direct")
+def bmm_data_grad(op: Bmm, inputs: Tensors) -> Tensors:
+    dy, weight = inputs
+    rn = te.reduce_axis((0, op.n), "rn")
+    return [
+        te.compute(
+            (op.b, op.m, op.k),
+            lambda b, i, j: te.sum(dy[b, i, rn] * weight[b, rn, j], axis=rn),
+            name="dx",
+        )
+    ]
+
+
+@formulation("bmm", "weight_grad", "direct")
+def bmm_weight_grad(op: Bmm, inputs: Tensors) -> Tensors:
+    x, dy = inputs
+    rm = te.reduce_axis((0, op.m), "rm")
+    return [
+        te.compute(
+            (op.b, op.n, op.k),
+            lambda b, i, j: te.sum(dy[b, rm, i] * x[b, rm, j], axis=rm),
+            name="dweight",
+        )
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from autotune.errors import UsageError
@@ -92,16 +93,15 @@ def _traced(
     decompositions: Mapping[Any, Any],
 ) -> Any:
     """The graph of a step: first as PyTorch runs it, then without mutations and in core operators."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
+    make_fx = import_module("torch.fx.experimental.proxy_tensor").make_fx
+    attention = import_module("torch.nn.attention")
     given = [
         tensor.detach().requires_grad_(trained) if tensor.is_floating_point() else tensor
         for tensor, trained in zip(flat, trains, strict=True)
     ]
     with (
         torch.fx.traceback.preserve_node_meta(),
-        sdpa_kernel(SDPBackend.MATH),
+        attention.sdpa_kernel(attention.SDPBackend.MATH),
         torch.backends.mkldnn.flags(enabled=False),
     ):
         first = make_fx(

@@ -48,12 +48,14 @@ DESCRIBED = (
         ("sum", "add"), ("sum", "sub"), ("max", "mul"), ("min", "div"), ("sum", "pow"), ("max", "max"),
         ("sum", "min"),
     )),
-    "expr:(in f 3 5)(in i 3)(map 3 5 = (select (or (eq (at 1 a0) a1) (and (lt a1 3) (not (le a0 1)))) (at 0 a0 a1) 0.5))(out 0)",
+    "expr:(in f 3 5)(in i 3)(map 3 5 = (select (or (eq (at 1 a0) a1) (and (lt a1 3) (not (le a0 1)))) (at 0 a0 a1) "
+    "0.5))(out 0)",
     "expr:(in f 4 5)(in i 3)(map 3 5 = (at 0 (min (max (at 1 a0) 0) 3) a1))(out 0)",
-    "expr:(in f 3 6)(map 6 = (at 0 (floordiv a0 2) (mod a0 2)))(map 6 = (float (int (mul 3.0 (at 1 a0)))))(out 1 0)",
+    "expr:(in f 3 6)(map 6 = (at 0 (floordiv a0 2) (mod a0 2)))(map 6 = (float (int (mul 3.0 (at 1 a0)))))"
+    "(out 1 0)",
     "expr:(in i 7)(sum 1 / 7 = (int (ne (at 0 a1) 3)))(out 0)",
-    "expr:(in f 3 5)(max 3 / 5 = (at 0 a0 a1))(map 3 5 = (exp (sub (at 0 a0 a1) (at 1 a0))))(sum 3 / 5 = (at 2 a0 a1))"
-    "(map 3 5 = (div (at 2 a0 a1) (at 3 a0)))(out 3)",
+    "expr:(in f 3 5)(max 3 / 5 = (at 0 a0 a1))(map 3 5 = (exp (sub (at 0 a0 a1) (at 1 a0))))"
+    "(sum 3 / 5 = (at 2 a0 a1))(map 3 5 = (div (at 2 a0 a1) (at 3 a0)))(out 3)",
 )  # fmt: skip
 """Every function, every combiner, gathers, several stages, several results."""
 SPECS = (

@@ -57,7 +57,7 @@ class ModuleStep:
             The loss before the update.
         """
         inputs, labels = (
-            [torch.as_tensor(given[name], dtype=like.dtype) for name, like in examples.items()]
+            [_as(given[name], like) for name, like in examples.items()]
             for examples in (self._wanted.inputs, self._wanted.labels)
         )
         self._optimizer.zero_grad(set_to_none=True)
@@ -66,6 +66,12 @@ class ModuleStep:
         loss.backward()
         self._optimizer.step()
         return float(loss.item())
+
+
+def _as(value: Array | Tensor, like: Tensor) -> Tensor:
+    """A value as a tensor; integers get the type of an example."""
+    tensor = torch.as_tensor(value)
+    return tensor if tensor.is_floating_point() else tensor.to(like.dtype)
 
 
 def _update(parameters: list[Any], optimizer: Optimizer) -> Any:

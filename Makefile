@@ -109,8 +109,9 @@ lint: install ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: install ## Write docs/commands.md and the README's picture anew
+docs: install ## Write docs/commands.md, docs/operators.md and the README's picture anew
 	@$(BIN)/python -m autotune.cli.reference > docs/commands.md
+	$(BIN)/python -m autotune.cli.reference operators > docs/operators.md
 	$(BIN)/python benchmarks/picture.py --out docs/joint-fronts.svg
 
 bench: install ## Run every benchmark; results in build/bench

@@ -1,9 +1,9 @@
-"""docs/commands.md is what the command line says of itself."""
+"""docs/commands.md and docs/operators.md are what the program says of itself."""
 
 import os
 from pathlib import Path
 
-from autotune.cli.reference import markdown
+from autotune.cli.reference import markdown, operators
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "commands.md"
 
@@ -12,6 +12,13 @@ def test_the_reference_is_what_the_program_prints() -> None:
     if os.environ.get("AUTOTUNE_UPDATE_GOLDEN"):
         REFERENCE.write_text(markdown(), encoding="utf-8")
     assert markdown() == REFERENCE.read_text(encoding="utf-8"), "`make docs` writes it anew"
+
+
+def test_the_list_of_operators_is_what_can_be_lowered() -> None:
+    written = REFERENCE.with_name("operators.md")
+    if os.environ.get("AUTOTUNE_UPDATE_GOLDEN"):
+        written.write_text(operators(), encoding="utf-8")
+    assert operators() == written.read_text(encoding="utf-8"), "`make docs` writes it anew"
 
 
 def test_every_command_is_in_it_with_its_options() -> None:

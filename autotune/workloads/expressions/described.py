@@ -18,7 +18,7 @@ COMBINERS: tuple[Combiner, ...] = get_args(Combiner)
 MOST_AXES = 12
 MOST_STAGES = 32
 MOST_OPERANDS = 64
-MOST_TERMS = 20_000
+MOST_TERMS = 4_000
 LARGEST = 2**31 - 1  # elements of a tensor, and steps of a stage's loops
 _TYPES: dict[ElementType, Type] = {"float32": "float", "int32": "int"}
 

@@ -35,7 +35,7 @@ from autotune.workloads.expressions.terms import (
     walk,
 )
 
-LONGEST = 200_000  # characters
+LONGEST = 60_000  # characters
 DEEPEST = 200  # brackets within brackets
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 _INT = re.compile(r"-?[0-9]{1,10}")

@@ -11,7 +11,7 @@ from tvm import tirx
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.opencl_c.launch_limits import buffer_bytes
 from autotune.compiler.programs.candidate import digest_of
-from autotune.compiler.programs.scheduled import replayed
+from autotune.compiler.programs.scheduled import replayed, untuned_program
 from autotune.compiler.programs.trace_replay import replay_trace
 from autotune.compiler.search import FormulationSearch, ScheduleRanker
 from autotune.compiler.target import spaces, targets
@@ -57,6 +57,14 @@ def alone(kernel: Kernel, trace: Any) -> tvm.IRModule:
     schedule = unchanged(kernel)
     replay_trace(schedule, trace)
     return schedule.mod
+
+
+def test_a_reduction_that_tvms_own_rules_fail_on_has_a_default_for_gpus() -> None:
+    at = "(min (max (select (ne (at 0 a1) -100) (at 0 a1) 0) 0) 5)"
+    spec = f"expr:(in i 4)(in f 4 6)(sum 1 / 4 = (select (ne (at 0 a1) -100) (neg (at 1 a1 {at})) 0.0))(out 0)"
+    target = targets.tvm_target(targets.find("opencl"), None)
+    program = untuned_program(parse_kernel(spec, "forward"), target)
+    assert "threadIdx.x" in program.script()
 
 
 def test_a_buffer_of_vectors_has_the_bytes_of_all_their_elements() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.workloads.aten.compact import Read, compact
+from autotune.workloads.aten.places import Places
 from autotune.workloads.aten.program import Dtype, Operation, Program, Ref, Source
 from autotune.workloads.aten.values import (
     Indices,
@@ -86,6 +87,7 @@ class Lowering:
         self._names: Counter[str] = Counter()
         self._backward = False
         self._place = ""
+        self._places = Places(program)
         self._images = {
             one.shape[:2]
             for one in program.operations
@@ -118,7 +120,7 @@ class Lowering:
                     "is not supported",
                     "`autotune models --operators` lists what is",
                 )
-            self._place = operation.module or operation.operator.split(".")[1]
+            self._place = self._places.place(operation)
             found = lower(self, operation)
             results = found if isinstance(found, tuple) else (found,)
             for number, value in enumerate(results):

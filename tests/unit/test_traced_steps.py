@@ -476,3 +476,10 @@ def test_equal_layers_are_one_task_and_element_wise_work_joins_the_products() ->
     assert len(products) <= 6
     updates = [node for node in graph.nodes if node.kernel.replaces]
     assert all(node.kernel.operator.name in ("matmul", "bias") for node in updates)
+
+
+def test_every_call_has_the_layer_that_it_belongs_to() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.SiLU(), nn.Flatten(), nn.Linear(64, 3))
+    graph, _ = captured(net, 2, channels_last=True, input_shape=SHAPE)
+    by_place = {node.place for node in graph.nodes if node.kernel.operator.name != "expr"}
+    assert by_place == {"0", "3"}

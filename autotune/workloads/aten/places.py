@@ -26,10 +26,12 @@ class Places:
         reader = {ref.name: path.rpartition(".")[0] for path, ref in program.gradients.items()}
         for operation in reversed(program.operations):
             names = list(_refs(tuple(operation.arguments.values())))
-            of_operands = (
-                known[name] for known in (parameters, modules) for name in names if name in known
+            place = (
+                operation.module
+                or next((parameters[name] for name in names if name in parameters), "")
+                or reader.get(operation.name, "")
+                or next((modules[name] for name in names if name in modules), "")
             )
-            place = operation.module or next(of_operands, "") or reader.get(operation.name, "")
             if place:
                 self._found[operation.name] = place
                 reader |= dict.fromkeys(names, place)
@@ -38,8 +40,8 @@ class Places:
         """Returns the place of an operation.
 
         It is the module that the operation runs in. Where that is not known, as in the backward pass, it is the
-        module of a parameter or of another operand that the operation takes, or the place of an operation that
-        takes its result; else the operator's own name.
+        module of a parameter that the operation takes, or the place of what takes its result, or the module of
+        another operand; else the operator's own name.
         """
         return self._found.get(operation.name) or operation.operator.split(".")[1]
 

@@ -165,8 +165,11 @@ class StepGraph:
 
     @cached_property
     def described(self) -> bool:
-        """Whether some kernels are described by expressions, as in steps that PyTorch traced."""
-        return any(isinstance(node.kernel.operator, Expression) for node in self.nodes)
+        """Whether kernels of forward or backward are described by expressions, as in steps that PyTorch traced."""
+        return any(
+            isinstance(node.kernel.operator, Expression) and node.kernel.role == "forward"
+            for node in self.nodes
+        )
 
     @property
     def data(self) -> tuple[Tensor, ...]:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from autotune.errors import UsageError, choices
 
-Algorithm = Literal["sgd", "momentum", "adam"]
+Algorithm = Literal["sgd", "momentum", "adam", "nesterov", "adamw", "rmsprop", "adagrad"]
 
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
@@ -19,11 +19,24 @@ _SETTINGS: Mapping[Algorithm, tuple[str, ...]] = MappingProxyType(
         "sgd": ("learning_rate",),
         "momentum": ("learning_rate", "momentum"),
         "adam": ("learning_rate", "beta1", "beta2", "epsilon"),
+        "nesterov": ("learning_rate", "momentum"),
+        "adamw": ("learning_rate", "beta1", "beta2", "epsilon", "weight_decay"),
+        "rmsprop": ("learning_rate", "alpha", "epsilon"),
+        "adagrad": ("learning_rate", "epsilon"),
     }
 )
-_LEARNING_RATES: Mapping[Algorithm, float] = MappingProxyType(
-    {"sgd": 0.01, "momentum": 0.01, "adam": 0.001}
+_DEFAULTS: Mapping[Algorithm, Mapping[str, float]] = MappingProxyType(
+    {
+        "sgd": {},
+        "momentum": {},
+        "adam": {"learning_rate": 0.001},
+        "nesterov": {},
+        "adamw": {"learning_rate": 0.001, "weight_decay": 0.01},
+        "rmsprop": {},
+        "adagrad": {"epsilon": 1e-10},
+    }
 )
+"""Settings whose defaults differ from the class's."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +44,15 @@ class Optimizer:
     """An optimiser with its settings, which mean the same as in PyTorch. Settings of other algorithms are ignored.
 
     Attributes:
-        algorithm: ``sgd``, plain; ``momentum``, SGD with momentum; or ``adam``.
+        algorithm: ``sgd``, plain; ``momentum``, SGD with momentum; ``nesterov``, Nesterov's form of it; ``adam``;
+            ``adamw``; ``rmsprop``; or ``adagrad``.
         learning_rate: Step size, above 0.
         momentum: Share of the velocity that is kept, in [0, 1).
         beta1: Share of the first moment that is kept, in [0, 1).
         beta2: Share of the second moment that is kept, in [0, 1).
         epsilon: Value that is added to the root of the second moment, above 0.
+        alpha: Share of RMSprop's mean square that is kept, in [0, 1).
+        weight_decay: Share of the weight that is added to its gradient, at least 0; AdamW takes it from the weight.
 
     Raises:
         UsageError: On construction, if the algorithm is unknown or a setting is out of its range.
@@ -48,6 +64,8 @@ class Optimizer:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    alpha: float = 0.99
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         """Checks the algorithm and the ranges."""
@@ -63,7 +81,12 @@ class Optimizer:
                     f"optimizer {self.algorithm}: {name}={value} is not a number above 0",
                     hint=f"such as {name}={getattr(type(self), name)}",
                 )
-        for name in ("momentum", "beta1", "beta2"):
+        if not 0.0 <= self.weight_decay < math.inf:
+            raise UsageError(
+                f"optimizer {self.algorithm}: weight_decay={self.weight_decay} is not a number from 0 on",
+                hint="such as weight_decay=0.0001",
+            )
+        for name in ("momentum", "beta1", "beta2", "alpha"):
             value = getattr(self, name)
             if not 0.0 <= value < 1.0:
                 raise UsageError(
@@ -74,7 +97,10 @@ class Optimizer:
     @property
     def settings(self) -> Mapping[str, float]:
         """The settings that the algorithm uses, by name."""
-        return {name: getattr(self, name) for name in _SETTINGS[self.algorithm]}
+        names = _SETTINGS[self.algorithm]
+        if self.weight_decay and "weight_decay" not in names:
+            names = (*names, "weight_decay")
+        return {name: getattr(self, name) for name in names}
 
     def spec(self) -> str:
         """Returns the canonical text, such as ``momentum:learning_rate=0.01,momentum=0.9``."""
@@ -100,8 +126,8 @@ class Optimizer:
             raise UsageError(
                 f"unknown optimizer {name!r}", hint=choices(name, ALGORITHMS, "optimizers:")
             )
-        keys = _SETTINGS[algorithm]
-        values = {"learning_rate": _LEARNING_RATES[algorithm]}
+        keys = tuple(dict.fromkeys((*_SETTINGS[algorithm], "weight_decay")))
+        values = dict(_DEFAULTS[algorithm])
         given: set[str] = set()
         for part in body.split(",") if body else ():
             key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.workloads.autodiff import StepRecorder
+from autotune.workloads.described_updates import STATES, described_update
 from autotune.workloads.graph import Initial, Tensor
-from autotune.workloads.operators import Adam, Momentum, Operator, RunningPower, Sgd
+from autotune.workloads.operators import Adam, Expression, Momentum, Operator, RunningPower, Sgd
 from autotune.workloads.optimizer import Optimizer
 
 
@@ -25,21 +26,34 @@ def write_updates(
         gradients: Each parameter with the name of its gradient.
     """
     constants = {name: step.constant(name, value) for name, value in optimizer.settings.items()}
-    rate = constants["learning_rate"]
+    powers = {}
+    if optimizer.algorithm in ("adam", "adamw"):
+        powers = {f"{base}_power": _power(step, base) for base in ("beta1", "beta2")}
+    states = STATES[optimizer.algorithm]
+    rates = constants | powers
+    for parameter, gradient in gradients:
+        known = _known(optimizer, parameter.elements)
+        if known is not None:
+            _update(step, parameter, known, states, (gradient, *rates.values()))
+            continue
+        described = described_update(optimizer.algorithm, parameter.elements, tuple(rates))
+        operator = Expression.of(described)
+        _update(step, parameter, operator, states, (*rates.values(), gradient))
+
+
+def _known(optimizer: Optimizer, size: int) -> Operator | None:
+    """The operator of its own that an update has; None for one that is described."""
+    if optimizer.weight_decay:
+        return None
     match optimizer.algorithm:
         case "sgd":
-            for parameter, gradient in gradients:
-                _update(step, parameter, Sgd(parameter.elements), (), (gradient, rate))
+            return Sgd(size)
         case "momentum":
-            for parameter, gradient in gradients:
-                operands = (gradient, rate, constants["momentum"])
-                _update(step, parameter, Momentum(parameter.elements), ("velocity",), operands)
+            return Momentum(size)
         case "adam":
-            powers = [_power(step, base) for base in ("beta1", "beta2")]
-            for parameter, gradient in gradients:
-                rates = (*constants.values(), *powers)
-                moments = ("first", "second")
-                _update(step, parameter, Adam(parameter.elements), moments, (gradient, *rates))
+            return Adam(size)
+        case _:
+            return None
 
 
 def _update(

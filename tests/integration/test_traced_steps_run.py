@@ -85,7 +85,7 @@ def transfer() -> Any:
 
 MODELS: list[tuple[str, Callable[[], Any], str]] = [
     ("sequence", Sequence, "momentum"),
-    ("transformer", Transformer, "adam:learning_rate=0.003"),
+    ("transformer", Transformer, "adamw:learning_rate=0.003"),
     ("pixels", Pixels, "sgd"),
     ("transfer", transfer, "sgd"),
 ]

@@ -16,6 +16,8 @@ from autotune.compiler.formulations import formulations, prim_func, registered
 from autotune.compiler.formulations.implicit_gemm import EXTENT, padded
 from autotune.compiler.formulations.winograd_gemm import matrices
 from autotune.workloads import Kernel, parse_operator
+from autotune.workloads.described_updates import described_update
+from autotune.workloads.expressions import written
 from autotune.workloads.operators import (
     OPERATORS,
     Adam,
@@ -37,7 +39,16 @@ from autotune.workloads.operators import (
     RunningStats,
     Sgd,
 )
+from autotune.workloads.optimizer import Algorithm, Optimizer
 from autotune.workloads.spec import parse_kernel
+
+
+def described_text(algorithm: Algorithm) -> str:
+    """The update of 80 weights."""
+    settings = Optimizer(algorithm, weight_decay=0.1).settings
+    powers = ("beta1_power", "beta2_power") if "beta1" in settings else ()
+    return written(described_update(algorithm, 80, (*settings, *powers)))
+
 
 DESCRIBED = (
     *(f"expr:(in f 3 5)(map 3 5 = ({name} (at 0 a0 a1)))(out 0)" for name in (
@@ -174,6 +185,10 @@ FUSED = (
     ),
     ("matmul:m=4,n=10,k=8+momentum.update:size=80", "weight_grad"),
     ("matmul:m=4,n=10,k=8+adam.update:size=80", "weight_grad"),
+    *(
+        (f"matmul:m=4,n=10,k=8+expr.update:{described_text(name)}", "weight_grad")
+        for name in ("nesterov", "adamw")
+    ),
     ("add:size=37+relu.forward:size=37,six=1", "forward"),
     ("batch_norm:n=3,c=2,s=5,channels_last=1+add.forward:size=30", "forward"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,8 @@ from autotune.workloads import (
     initial_values,
     tasks,
 )
+from autotune.workloads.capture import ModuleStep, wanted_step
+from autotune.workloads.fusion import fused
 
 
 def dense_step(optimizer: Optimizer) -> StepGraph:
@@ -40,7 +44,8 @@ def test_text_is_read_and_canonical() -> None:
     ("text", "part"),
     [
         ("", "sgd, momentum, adam"),
-        ("rmsprop", "unknown optimizer 'rmsprop'"),
+        ("lion", "unknown optimizer 'lion'"),
+        ("adamw:weight_decay=-1", "weight_decay=-1.0 is not a number from 0 on"),
         ("sgd:momentum=0.9", "keys learning_rate"),
         ("adam:beta1=0.9,beta1=0.8", "beta1 is given twice"),
         ("adam:beta1", "'beta1' is not a setting"),
@@ -91,7 +96,8 @@ def test_every_parameter_and_state_has_its_own_update() -> None:
         kept = {tensor.name for tensor in graph.tensors if tensor.kind in ("parameter", "state")}
         assert set(graph.updates) == kept
         assert all(graph.updates[kept_name] == f"{kept_name}.updated" for kept_name in kept)
-    assert graph.updates["beta2_power"] == "beta2_power.updated"
+    adam = build_model("lenet", 2, optimizer=Optimizer("adam"))
+    assert adam.updates["beta2_power"] == "beta2_power.updated"
 
 
 def test_adam_reads_the_powers_after_their_update() -> None:
@@ -106,9 +112,12 @@ def test_adam_reads_the_powers_after_their_update() -> None:
     assert (power.count, power.places) == (2, ("beta1_power", "beta2_power"))
 
 
+RATES = {"adam": 0.01, "adamw": 0.01, "rmsprop": 0.002, "adagrad": 0.02, "nesterov": 0.02}
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_training_on_one_batch_lowers_the_loss(name: str) -> None:
-    optimizer = Optimizer.parse(f"{name}:learning_rate={0.01 if name == 'adam' else 0.05}")
+    optimizer = Optimizer.parse(f"{name}:learning_rate={RATES.get(name, 0.05)}")
     graph = build_model("lenet", 2, optimizer=optimizer)
     values = initial_values(graph, seed=0)
     losses = []
@@ -118,3 +127,34 @@ def test_training_on_one_batch_lowers_the_loss(name: str) -> None:
         values |= {old: step[updated] for old, updated in graph.updates.items()}
     assert losses[0] == pytest.approx(np.log(10), abs=0.3)
     assert losses[-1] < 0.75 * losses[0]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_updates_are_pytorchs(name: str, decay: float) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = Optimizer.parse(f"{name}:learning_rate=0.05,weight_decay={decay}")
+    assert Optimizer.parse(optimizer.spec()) == optimizer
+    graph = fused(dense_step(optimizer))
+    values = initial_values(graph, seed=0)
+    module = torch.nn.Linear(2, 4).double()
+    for key, parameter in module.named_parameters():
+        parameter.data = torch.as_tensor(values[f"fc.{key}"], dtype=torch.float64)
+    eager = ModuleStep(wanted_step("net", flat(module), 3, (2, 1, 1)), optimizer)
+    for _ in range(4):
+        given = {"input": values["input"].astype(np.float64), "labels": values["labels"]}
+        loss = eager.step(given)
+        found = evaluate(graph, values, [graph.loss, *graph.updates.values()])
+        assert float(found[graph.loss][0]) == pytest.approx(loss, rel=1e-6)
+        values |= {old: found[new] for old, new in graph.updates.items()}
+    for key, parameter in module.named_parameters():
+        np.testing.assert_allclose(
+            values[f"fc.{key}"], parameter.detach().numpy(), rtol=1e-5, atol=1e-7
+        )
+
+
+def flat(module: Any) -> Any:
+    """A module on flattened inputs."""
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Flatten(), module)

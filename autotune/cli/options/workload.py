@@ -50,7 +50,8 @@ Optimizer = Annotated[
     typer.Option(
         autocompletion=completion.optimizers,
         metavar="NAME[:KEY=VALUE,...]",
-        help="sgd, momentum or adam, such as adam:learning_rate=0.001. [default: sgd]",
+        help="sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, such as "
+        "adam:learning_rate=0.001,weight_decay=0.01. [default: sgd]",
     ),
 ]
 InputShape = Annotated[

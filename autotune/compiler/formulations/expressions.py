@@ -27,16 +27,19 @@ def described(op: Expression, inputs: Tensors) -> Tensors:
 @epilogue("expr", "forward")
 @epilogue("expr", "update")
 def described_after(op: Expression, streamed: Any, added: Tensors) -> Tensors:
-    """The only stage of a kernel, over the loops of the result that it follows, whose shape may be another."""
-    (stage,) = op.kernel.stages
-    shape = _sizes(streamed)
+    """A kernel's stages over the loops of the result that it follows, whose shape may be another."""
+    kernel, shape = op.kernel, _sizes(streamed)
+    tensors = [*added, streamed]
 
-    def body(*index: Any) -> Any:
-        return _value(
-            stage, reshaped_index(index, shape, stage.shape), [*added, streamed], op.kernel
-        )
+    def computed(stage: Stage, name: str) -> Any:
+        def body(*index: Any) -> Any:
+            return _value(stage, reshaped_index(index, shape, stage.shape), tensors, kernel)
 
-    return [te.compute(shape, body, name="t0")]
+        return te.compute(shape, body, name=name)
+
+    for number, stage in enumerate(kernel.stages):
+        tensors.append(computed(stage, f"t{number}"))
+    return [tensors[len(kernel.operands) + number] for number in kernel.outputs]
 
 
 def _outputs(kernel: Described, inputs: Tensors) -> Tensors:

@@ -75,12 +75,22 @@ def _as(value: Array | Tensor, like: Tensor) -> Tensor:
 
 
 def _update(parameters: list[Any], optimizer: Optimizer) -> Any:
-    rate = optimizer.learning_rate
-    if optimizer.algorithm == "adam":
-        betas = (optimizer.beta1, optimizer.beta2)
-        return torch.optim.Adam(parameters, lr=rate, betas=betas, eps=optimizer.epsilon)
-    momentum = optimizer.momentum if optimizer.algorithm == "momentum" else 0.0
-    return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
+    betas = (optimizer.beta1, optimizer.beta2)
+    rate, epsilon, decay = optimizer.learning_rate, optimizer.epsilon, optimizer.weight_decay
+    match optimizer.algorithm:
+        case "adam":
+            return torch.optim.Adam(parameters, rate, betas, epsilon, decay)
+        case "adamw":
+            return torch.optim.AdamW(parameters, rate, betas, epsilon, decay)
+        case "rmsprop":
+            return torch.optim.RMSprop(parameters, rate, optimizer.alpha, epsilon, decay)
+        case "adagrad":
+            return torch.optim.Adagrad(parameters, rate, eps=epsilon, weight_decay=decay)
+        case algorithm:
+            momentum = 0.0 if algorithm == "sgd" else optimizer.momentum
+            return torch.optim.SGD(
+                parameters, rate, momentum, weight_decay=decay, nesterov=algorithm == "nesterov"
+            )
 
 
 class TorchStep:

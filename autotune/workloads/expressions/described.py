@@ -121,22 +121,26 @@ class Described:
         return total
 
     def streams(self) -> tuple[int, ...]:
-        """Operands that each element of the only stage reads at its own index alone, if it reduces nothing.
+        """Operands that each element of every stage reads at its own index alone, if nothing is reduced.
 
         Such an operand may come straight from the kernel that makes it.
         """
-        if len(self.stages) > 1 or self.stages[0].combiner != "map":
+        shape = self.stages[0].shape
+        if any(stage.reduced or stage.shape != shape for stage in self.stages):
             return ()
-        (stage,) = self.stages
-        own = tuple(Axis(at) for at in range(len(stage.shape)))
+        own = tuple(Axis(at) for at in range(len(shape)))
         loads: dict[int, set[tuple[Term, ...]]] = {}
-        for term in walk(stage.body):
-            if isinstance(term, Load):
-                loads.setdefault(term.source, set()).add(term.at)
+        for stage in self.stages:
+            for term in walk(stage.body):
+                if isinstance(term, Load):
+                    loads.setdefault(term.source, set()).add(term.at)
+        whole = Operand(shape, self.stages[0].dtype)
         return tuple(
             source
             for source in sorted(loads)
-            if loads[source] == {own} and self.operands[source] == Operand(stage.shape, stage.dtype)
+            if source < len(self.operands)
+            and loads[source] == {own}
+            and self.operands[source] == whole
         )
 
     def _check_stage(self, number: int, stage: Stage) -> None:

@@ -216,7 +216,9 @@ def command(*words: str | Path) -> str:
 def on_this_host(report: Report, folder: Path) -> None:
     """Compares the step of a joint search with that of kernels first, with one thread and with two."""
     step = ("--model", "lenet", "--batch", "16")
-    trials, steps, blocks = (str(QUICK_TRIALS), "2", "2") if report.quick else ("300", "12", "16")
+    trials, steps, blocks, seconds = (
+        (str(QUICK_TRIALS), "2", "2", "0.2") if report.quick else ("300", "12", "16", "1")
+    )
     logs = folder / "kernels"
     command("kernels", *step, "--no-step", "--target", "cpu", "--trials", trials, "--logs", logs)
     (tuned,) = logs.iterdir()
@@ -226,7 +228,7 @@ def on_this_host(report: Report, folder: Path) -> None:
         found = json.loads(
             command(
                 "joint", *step, "--run", tuned, "--device", "local", "--objective", "latency", "--meter", "none",
-                "--space", space, "--trials", steps, "--blocks", blocks, "--least-seconds", "1",
+                "--space", space, "--trials", steps, "--blocks", blocks, "--least-seconds", seconds,
                 "--start-temperature", "999", "--logs", folder / f"joint-{threads}", "--json",
             )
         )  # fmt: skip

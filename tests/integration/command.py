@@ -12,6 +12,8 @@ import warm
 from autotune.cli.main import main
 
 AUTOTUNE = [sys.executable, "-m", "autotune"]
+_READ_LATE = {"AUTOTUNE_SSH_CONFIG", "XDG_STATE_HOME"}
+"""Variables that no import reads."""
 
 
 def autotune(
@@ -19,11 +21,11 @@ def autotune(
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end.
 
-    With variables of its own it is no fork: what is imported may read them.
+    With other variables of its own it is no fork: what is imported may read them.
     """
     words = [str(argument) for argument in arguments]
-    if not environment:
-        return warm.run(words, os.environ, timeout)
+    if environment.keys() <= _READ_LATE:
+        return warm.run(words, {**os.environ, **environment}, timeout)
     return subprocess.run(
         [*AUTOTUNE, *words],
         capture_output=True,

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from forks import forked
+
 ICD = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 TIMEOUT_S = 120.0
-
-# A process for each kernel, since Oclgrind takes memory that another one left for memory that nobody wrote; all of
-# them from one that has imported TVM.
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(
-    ["tvm", "autotune.compiler.native.opencl_sidecar", "autotune.compiler.runners.run_worker"]
-)
 
 
 def variables(folder: Path, *, images: bool = False) -> dict[str, str]:
@@ -45,38 +36,29 @@ def said(folder: Path) -> str:
 
 
 def measured(request: dict[str, Any], folder: Path, *, images: bool = False) -> dict[str, Any]:
-    """The answer of a run worker to a request, with Oclgrind's device."""
-    receiver, sender = _PROCESSES.Pipe(duplex=False)
-    process = _PROCESSES.Process(
-        target=_measure, args=(sender, request, variables(folder, images=images))
-    )
-    process.start()
-    sender.close()
+    """The answer of a run worker to a request, with Oclgrind's device.
+
+    In a process for each kernel, since Oclgrind takes memory that another one left for memory that nobody wrote.
+    """
+    environment = variables(folder, images=images)
     try:
-        if not receiver.poll(TIMEOUT_S):
-            raise TimeoutError(f"no answer within {TIMEOUT_S:g} s")
-        answer: dict[str, Any] = receiver.recv()
-        return answer
-    except EOFError:
-        process.join()
-        return {"error": f"the process ended with {process.exitcode}"}
-    finally:
-        process.kill()
-        process.join()
+        answer: dict[str, Any] = forked(
+            _measure, request, environment=environment, timeout_s=TIMEOUT_S
+        )
+    except EOFError as error:
+        return {"error": str(error)}
+    return answer
 
 
 def _log(folder: Path) -> Path:
     return folder / "oclgrind.log"
 
 
-def _measure(
-    sender: Connection[Any, Any], request: dict[str, Any], environment: Mapping[str, str]
-) -> None:
-    os.environ.update(environment)
+def _measure(request: dict[str, Any]) -> dict[str, Any]:
     import tvm
 
     from autotune.compiler.native import opencl_sidecar
     from autotune.compiler.runners.run_worker import KernelTimer
 
     opencl_sidecar.load()
-    sender.send(KernelTimer(tvm.device("opencl", 0)).carry_out(request))
+    return KernelTimer(tvm.device("opencl", 0)).carry_out(request)

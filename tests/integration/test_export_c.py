@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from boards import SSHD, ssh_board
-from command import AUTOTUNE, autotune, one_folder
+from command import AUTOTUNE, autotune
 from exports import DATA, compiled, exported, said, untuned_variant, with_cluster
 
 from autotune.compiler.export.exporter import Format
@@ -35,12 +35,9 @@ API = {
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(matmul_run: Path) -> Path:
     """A finished run on this processor."""
-    logs = tmp_path_factory.mktemp("logs")
-    done = autotune("kernels", "--op", MATMUL, "--trials", "6", "--logs", logs)
-    assert done.returncode == 0, done.stderr
-    return one_folder(logs)
+    return matmul_run
 
 
 @pytest.fixture(scope="module")
@@ -410,7 +407,7 @@ def test_verify_sees_a_wrong_result(run: Path, tmp_path: Path) -> None:
     assert "WRONG" in done.stdout
 
 
-@pytest.mark.parametrize("kind", ["c", "tvm"])
+@pytest.mark.parametrize("kind", ["c", pytest.param("tvm", marks=pytest.mark.exhaustive)])
 def test_kernels_whose_results_are_not_stored_are_checked_too(tmp_path: Path, kind: Format) -> None:
     kernels = [parse_kernel(f"matmul:m=8,n={n},k=40", "forward") for n in (8, 16, 24, 32)]
     out = tmp_path / "out"

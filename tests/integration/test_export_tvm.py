@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import autotune, one_folder
+from command import autotune
 from exports import exported, said, untuned_variant, with_cluster
 
 from autotune.compiler.native import native_build
@@ -19,19 +19,11 @@ MATMUL = "matmul:m=8,n=24,k=40"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    logs = tmp_path_factory.mktemp("logs")
-    done = autotune("kernels", "--op", MATMUL, "--trials", "6", "--logs", logs)
-    assert done.returncode == 0, done.stderr
-    return one_folder(logs)
-
-
-@pytest.fixture(scope="module")
-def library(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(matmul_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two clusters of one target."""
     folder = tmp_path_factory.mktemp("tvm")
-    little = with_cluster(run, folder / "little-run", "little")
-    done = autotune("export", run, little, "--out", folder / "out")
+    little = with_cluster(matmul_run, folder / "little-run", "little")
+    done = autotune("export", matmul_run, little, "--out", folder / "out")
     assert done.returncode == 0, done.stderr
     return folder / "out"
 

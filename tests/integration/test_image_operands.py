@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -287,53 +288,56 @@ def test_an_export_reads_images_where_the_device_has_them(
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
 
 
-def _loader(folder: Path, out: Path) -> Path:
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, Path]:
+    """A kernel that reads images, and its export."""
+    spec, role, name = KERNELS[2]
+    kernel, out = Kernel(parse_operator(spec), role), tmp_path_factory.mktemp("reading") / "out"
+    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
+    exported([_variant(kernel, module)], out, "opencl", check_all=True)
+    return kernel, out
+
+
+@pytest.fixture(scope="module")
+def loader(reading: tuple[Kernel, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that launches kernels of an export."""
+    program = tmp_path_factory.mktemp("loader") / "loader"
     return compiled(
-        DATA / "loader.cc", folder / "loader", f"-I{out}/include", "-ldl", "-lpthread", compiler="g++"
+        DATA / "loader.cc", program, f"-I{reading[1]}/include", "-ldl", "-lpthread", compiler="g++"
     )  # fmt: skip
 
 
 def test_an_export_reads_buffers_where_the_driver_makes_no_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reading: tuple[Kernel, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, role, name = KERNELS[2]
-    kernel = Kernel(parse_operator(spec), role)
-    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
-    exported([_variant(kernel, module)], tmp_path / "out", "opencl", check_all=True)
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path, NO_IMAGES="1")))
-    verdict = verify(tmp_path / "out", None)
+    verdict = verify(reading[1], None)
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
 
 
 def test_a_kernel_that_cannot_be_made_without_images_says_so_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reading: tuple[Kernel, Path], loader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, role, name = KERNELS[2]
-    kernel = Kernel(parse_operator(spec), role)
-    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
-    out = tmp_path / "out"
-    exported([_variant(kernel, module)], out, "opencl", check_all=True)
+    kernel, out = reading[0], tmp_path / "out"
+    shutil.copytree(reading[1], out)
     variants = json.loads((out / "launch_table.json").read_text())["variants"]
     (recipe,) = (one["kernels"][kernel.name] for one in variants if one["name"] == "images")
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
     monkeypatch.setenv("NO_IMAGES", "1")
     done = subprocess.run(
-        [_loader(tmp_path, out), out, kernel.name, "variant=images", f"spoil={out / recipe['source']}"],
+        [loader, out, kernel.name, "variant=images", f"spoil={out / recipe['source']}"],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.stdout.startswith("error 5 kernel "), done
 
 
-def test_images_are_there_as_long_as_launches_read_them(tmp_path: Path) -> None:
+def test_images_are_there_as_long_as_launches_read_them(
+    reading: tuple[Kernel, Path], loader: Path
+) -> None:
     """PoCL does not keep an image over a buffer that is released before the launch that reads it has ended."""
-    spec, role, name = KERNELS[2]
-    kernel = Kernel(parse_operator(spec), role)
-    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
-    out = tmp_path / "out"
-    exported([_variant(kernel, module)], out, "opencl", check_all=True)
+    kernel, out = reading
     done = subprocess.run(
-        [_loader(tmp_path, out), out, kernel.name, "variant=images", "times=200", "threads=2"],
+        [loader, out, kernel.name, "variant=images", "times=200", "threads=2"],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.stdout == "ok images compiled=1 cached=0\n", done

@@ -86,12 +86,13 @@ def test_ctrl_c_while_the_step_is_measured_keeps_the_result(
 
 
 def test_what_is_predicted_only_says_so_and_why(tmp_path: Path, tiny: tuple[str, ...]) -> None:
-    emulated = autotune("kernels", *tiny, "--emulate", "meizu-16t", "--cluster", "big")
+    few = (*tiny, "--trials", "1")
+    emulated = autotune("kernels", *few, "--emulate", "meizu-16t", "--cluster", "big")
     assert emulated.returncode == 0, emulated.stderr
     assert "the step is predicted only, and not measured: emulated meizu-16t" in emulated.stdout
     again = autotune("kernels", "--resume", one_folder(tmp_path / "logs"))
     assert "the step is predicted only, and not measured: " in again.stdout
-    without = autotune("kernels", *tiny, "--no-step")
+    without = autotune("kernels", *few, "--no-step")
     assert without.returncode == 0, without.stderr
     assert "the step is predicted only, and not measured: --no-step" in without.stdout
     assert "compiling" not in without.stderr

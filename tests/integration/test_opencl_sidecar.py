@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forks import forked
 from opencl_drivers import driver
 
 from autotune.compiler.native import native_build, opencl_sidecar
@@ -382,39 +383,36 @@ class TestLibraries:
         assert path.exists()
 
 
-# Adds a constant to one element, and prints the result.
-ADDED = """
-import numpy as np
-import tvm
-from tvm import te
-from autotune.compiler.native import opencl_sidecar
+def added(constant: float, only_compile: bool) -> float:
+    """Adds a constant to zero, or only compiles the kernel that does; the result."""
+    import tvm
+    from tvm import te
 
-a = te.placeholder((1,), name="A")
-schedule = tvm.s_tir.Schedule(te.create_prim_func([a, te.compute((1,), lambda i: a[i] + {}, name="B")]))
-(loop,) = schedule.get_loops(schedule.get_sblock("B"))
-schedule.bind(loop, "threadIdx.x")
-built = tvm.compile(schedule.mod, target=tvm.target.Target("opencl", host="llvm"))
-device = tvm.device("opencl", 0)
-given, found = (tvm.runtime.tensor(np.zeros(1, "float32"), device) for _ in range(2))
-if {}:
-    opencl_sidecar.compile_programs(built.mod.imports[0].inspect_source())
-else:
-    built["main"](given, found)
-print(float(found.numpy()[0]))
-"""
+    a = te.placeholder((1,), name="A")
+    b = te.compute((1,), lambda i: a[i] + constant, name="B")
+    schedule = tvm.s_tir.Schedule(te.create_prim_func([a, b]))
+    (loop,) = schedule.get_loops(schedule.get_sblock("B"))
+    schedule.bind(loop, "threadIdx.x")
+    built = tvm.compile(schedule.mod, target=tvm.target.Target("opencl", host="llvm"))
+    device = tvm.device("opencl", 0)
+    given, found = (tvm.runtime.tensor(np.zeros(1, "float32"), device) for _ in range(2))
+    if only_compile:
+        opencl_sidecar.compile_programs(built.mod.imports[0].inspect_source())
+    else:
+        built["main"](given, found)
+    return float(found.numpy()[0])
 
 
 class TestKeptPrograms:
     """Programs in the folder that AUTOTUNE_OPENCL_PROGRAMS names."""
 
     def _added(self, constant: float, folder: Path, *, only_compile: bool = False) -> float:
-        code = ADDED.format(constant, only_compile)
-        return float(child_json(code, AUTOTUNE_OPENCL_PROGRAMS=str(folder)))
+        ways = {"AUTOTUNE_OPENCL_PROGRAMS": str(folder)}
+        return float(forked(added, constant, only_compile, environment=ways))
 
     def test_without_the_variable_they_are_in_the_users_folder_and_none_where_it_is_empty(
-        self, tvm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tvm: Any, tmp_path: Path
     ) -> None:
-        monkeypatch.delenv("AUTOTUNE_OPENCL_PROGRAMS")
         cache, home, none = (tmp_path / name for name in ("cache", "home", "none"))
         for variables, folder in (
             ({"XDG_CACHE_HOME": str(cache)}, cache),
@@ -422,9 +420,8 @@ class TestKeptPrograms:
             ({"XDG_CACHE_HOME": str(none), "AUTOTUNE_OPENCL_PROGRAMS": ""}, none),
         ):
             # Once TVM has found the runtime, which is in the user's folder too.
-            ways = {**variables, "POCL_CACHE_DIR": str(tmp_path / "pocl")}
-            begins = f"import os; os.environ.update({ways})\na ="
-            assert child_json(ADDED.format(1.0, False).replace("a =", begins, 1)) == 1.0
+            pocl = {"AUTOTUNE_OPENCL_PROGRAMS": None, "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+            assert forked(added, 1.0, False, environment={**pocl, **variables}) == 1.0
             kept = list(folder.glob("autotune/opencl-programs/*"))
             assert len(kept) == (folder != none)
 

@@ -25,7 +25,7 @@ from autotune.measurement.conditions import thermal_status
 from autotune.workloads.spec import parse_kernel
 
 CONV = "conv2d:n=2,c=8,h=14,w=14,k=8,r=3,s=3,stride=1,pad=1"
-TRIALS = 24
+TRIALS = 15
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for target in ("cpu", "opencl"):
         logs = tmp_path_factory.mktemp(target)
         done = autotune(
-            "kernels", "--target", target, *LENET, "--trials", "8", "--no-step", "--logs", str(logs)
+            "kernels", "--target", target, *LENET, "--trials", "4", "--no-step", "--logs", str(logs)
         )
         assert done.returncode == 0, done.stderr
         found.append(one_folder(logs))
@@ -33,7 +33,7 @@ def searched(runs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     logs = tmp_path_factory.mktemp("joint")
     done = autotune(
         "joint", *LENET, "--run", runs[0], "--gpu-run", runs[1], "--device", "local", "--meter", "none",
-        "--trials", "2", "--blocks", "2", "--least-seconds", "0.2", "--start-temperature", "999",
+        "--trials", "2", "--blocks", "1", "--least-seconds", "0.2", "--start-temperature", "999",
         "--no-sequential", "--logs", logs,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

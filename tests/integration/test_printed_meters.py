@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-from command import autotune
+from command import autotune_here
 from small_phone import needs_phone, private_adb
 from test_phone_end_to_end import phone
 
@@ -257,17 +258,21 @@ def test_the_command_line_takes_both(
         "--objective", "energy", "--trials", 1, "--blocks", 0, "--start-temperature", 999,
         "--least-seconds", 1, "--logs", tmp_path / "logs", "--json",
     )  # fmt: skip
-    environment = {"PATH": f"{smi.parent}:{os.environ['PATH']}", "BUSY": str(busy)}
-    environment["XDG_STATE_HOME"] = str(tmp_path / "state")
+    without = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{smi.parent}:{without}")
+    monkeypatch.setenv("BUSY", str(busy))
+    # In this process, whose idle windows are as short as the meters are fine.
+    short = partial(Protocol, idle_s=SHORT.idle_s, settle_s=SHORT.settle_s)
+    monkeypatch.setattr("autotune.jobs.steps.step_records.Protocol", short)
     with path.open("a", buffering=1) as file, meter_of(busy, file.write, "{epoch},{watts}"):
         for meter in (f"csv:{path}", "nvml"):
-            done = autotune("cpu-config", *common, "--meter", meter, **environment)
+            done = autotune_here("cpu-config", *common, "--meter", meter)
             assert done.returncode == 0, done.stderr
             best = json.loads(done.stdout)["best"]
             assert best["energy_j"] == pytest.approx(10.0 * best["time_s"], rel=0.1)
-    refused = autotune("cpu-config", *common, "--meter", "csv:tcp://127.0.0.1:1", **environment)
+    refused = autotune_here("cpu-config", *common, "--meter", "csv:tcp://127.0.0.1:1")
     assert (refused.returncode, "cannot be read" in refused.stderr) == (2, True), refused.stderr
-    gone = {**environment, "PATH": os.environ["PATH"]}
-    absent = autotune("cpu-config", *common, "--meter", "nvml", **gone)
+    monkeypatch.setenv("PATH", without)
+    absent = autotune_here("cpu-config", *common, "--meter", "nvml")
     assert (absent.returncode, "NVML (nvidia-smi)" in absent.stderr) == (3, True), absent.stderr
     assert "--meter csv:SOURCE" in absent.stderr

@@ -1,6 +1,7 @@
 """The device server with TVM's runtime compiled in: what Android gets, on this host and on emulated aarch64 Linux.
 
-A build of it takes a minute or two, once for the present sources; sessions take seconds.
+A build of it takes a minute or two, once for the present sources; sessions take seconds. This host's is
+built with little optimisation, in less time, and kept with pytest's cache: none but these tests may get it.
 """
 
 from __future__ import annotations
@@ -98,9 +99,23 @@ def platform(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def bundle(platform: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(platform: str, request: pytest.FixtureRequest) -> Path:
+    """The folder of the server."""
+    return built_for(platform, request.config)
+
+
+def built_for(platform: str, config: pytest.Config) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        if platform == "host":
+            patch.setenv("CMAKE_BUILD_TYPE", "None")
+            patch.setenv("CXXFLAGS", "-O1")
+            patch.setenv("XDG_CACHE_HOME", str(config.cache.mkdir("server-of-this-host")))
+        return device_server.bundle(platform, runtime="sources")
+
+
+@pytest.fixture(scope="module")
+def bundle(platform: str, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose program runs on this host, under qemu where it is another machine's."""
-    built = device_server.bundle(platform, runtime="sources")
     if platform == "host":
         return built
     folder = tmp_path_factory.mktemp("emulated")
@@ -183,8 +198,7 @@ def load(session: Any, path: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_it_is_one_program_of_its_machine(platform: str, bundle: Path) -> None:
-    built = device_server.bundle(platform, runtime="sources")
+def test_it_is_one_program_of_its_machine(platform: str, built: Path, bundle: Path) -> None:
     assert [file.name for file in built.iterdir()] == [device_server.PROGRAM]
     elf = (built / device_server.PROGRAM).read_bytes()
     assert elf[:4] == b"\x7fELF"
@@ -310,10 +324,12 @@ def bare_server(program: Path, folder: Path, **environment: str) -> Iterator[tup
 
 
 @pytest.mark.slow
-def test_no_driver_is_opened_before_the_fork(tmp_path: Path) -> None:
+def test_no_driver_is_opened_before_the_fork(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     if not native_build.has_opencl_headers():
         pytest.skip("the OpenCL headers are not installed")
-    program = device_server.bundle("host", runtime="sources") / device_server.PROGRAM
+    program = built_for("host", request.config) / device_server.PROGRAM
     spy, opened = tmp_path / "spy.so", tmp_path / "opened"
     (tmp_path / "spy.c").write_text(SPY)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", spy, tmp_path / "spy.c"], check=True)

@@ -25,7 +25,7 @@ import pytest
 from command import AUTOTUNE, autotune
 from optuna.samplers import RandomSampler
 from small_phone import needs_phone, private_adb
-from test_cpu_config_command import limits
+from test_cpu_config_phone import limits
 from test_phone_end_to_end import phone
 
 from autotune.devices.ports import free_port
@@ -36,7 +36,7 @@ needs_postgresql = pytest.mark.skipif(
     not PROGRAMS or find_spec("psycopg") is None or shutil.which("setpriv") is None,
     reason="postgresql or psycopg is not installed",
 )
-TRIALS = 14
+TRIALS = 10
 PASSWORD = "s3cret"
 
 

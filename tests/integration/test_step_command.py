@@ -38,7 +38,7 @@ def make():
 def tuned(logs: Path, *extra: str) -> Path:
     """A short run of LeNet at batch 2."""
     done = autotune(
-        "kernels", "--model", "lenet", "--batch", "2", "--trials", "30", "--logs", logs, "--no-step", *extra,
+        "kernels", "--model", "lenet", "--batch", "2", "--trials", "8", "--logs", logs, "--no-step", *extra,
         timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -142,7 +142,8 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
     if part.compilers:
         native_build.require_tool(part.compilers, part.compiler_package, purpose)
     with Scratch("verify") as build:
-        configure = [cmake, "-S", str(example), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
+        # Without optimisation: the program runs once, and an optimiser would take longer than that.
+        configure = [cmake, "-S", str(example), "-B", str(build), "-DCMAKE_BUILD_TYPE=None"]
         configure += [f"-D{name}={value}" for name, value in part.definitions]
         if part.toolchain:
             toolchain = native_build.rpc_sources() / part.toolchain

@@ -111,7 +111,8 @@ def ensure_built(part: NativePart, log: Log | None = None) -> Path:
         return path
     try:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent.parent / "build.lock"):
+        # Others may build the same part for another machine meanwhile.
+        with _locked(path.parent.parent / f"{path.parent.name}.lock"):
             if not path.is_file():  # Another process may have built it while this one waited.
                 _build(part, path, log or (lambda _line: None))
     except OSError as error:

@@ -175,9 +175,8 @@ def tune_kernels(
         step=step, op=op, role=role, target=target, trials=trials, **_known(KernelsRequest, options)
     )
     resolved = request.resolved()
-    name = step.model if step else None
     with _ctrl_c():
-        done = tune(resolved.tuned, Path(logs), model=name, listeners=callbacks)
+        done = tune(resolved.tuned, Path(logs), step=step, listeners=callbacks)
     if step is not None:
         measure_step(resolved, done, wanted=run_step)
     return KernelsResult(done.path, read_run(done.path).ended())

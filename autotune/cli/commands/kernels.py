@@ -194,7 +194,7 @@ def kernels(
             )
         tuned, earlier = resumed_request(resume, trials)
         wanted, logs = ResolvedRequest(tuned), resume.parent
-    done = tune(wanted.tuned, logs or Path("logs"), earlier, model)
+    done = tune(wanted.tuned, logs or Path("logs"), earlier, wanted.step)
     if not json:
         show(done.result, done.notice)
     content, interrupted = done.content, False

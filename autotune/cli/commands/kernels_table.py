@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from autotune.cli.options import step_words
 from autotune.cli.shared import (
     Column,
     faster_text,
@@ -150,13 +151,7 @@ def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
     if step is None or not here or done.result.stand_in:
         write_next("report", done.path)
         return
-    options = {
-        "--model": step.model, "--batch": tuned.batch, "--classes": step.classes,
-        "--optimizer": step.optimizer, "--input-shape": step.input_shape,
-        "--micro-batch": step.micro_batch, "--recompute": step.recompute, "--layout": step.layout,
-    }  # fmt: skip
-    words = (word for option in options.items() if option[1] is not None for word in option)
-    write_next("step", *words, "--run", done.path)
+    write_next("step", *step_words(step, tuned.batch), "--run", done.path)
 
 
 __all__ = ["show", "show_measured", "show_step", "write_next_of"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import completion, run_path
+from autotune.cli.options import completion, run_path, tuning_words
 from autotune.cli.shared import (
     Column,
     number,
@@ -466,12 +466,8 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
 
 def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
     """Prints the command that starts a run from the first of the written databases."""
-    from autotune.workloads.models import MODELS
-
-    known = {model.name for model in MODELS}
     for path, database, _ in written[:1]:
-        models = [name for name in database.workloads if name in known]
-        write_next("kernels", "--model", models[0] if models else "MODEL", "--records", path)
+        write_next("kernels", *tuning_words(database), "--records", path)
 
 
 def _named(identity: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 from . import completion
 from .latest import LOGS, all_runs, run_path
+from .next_words import step_words, tuning_words
 from .search_options import (
     Blocks,
     Deadline,
@@ -72,8 +73,10 @@ __all__ = [
     "Ssh",
     "StartTemperature",
     "StepsFrom",
+    "step_words",
     "Storage",
     "StudyName",
+    "tuning_words",
     "Verbose",
     "with_verbosity",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import completion, run_path
+from autotune.cli.options import completion, plan_path, run_path
 from autotune.cli.shared import write_json, write_next
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def export(
     plan: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("joint"),
+            parser=plan_path(),
             autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",

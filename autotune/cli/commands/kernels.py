@@ -108,7 +108,7 @@ def kernels(
     records: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="DIR",
             help="Start from records of the same device: a store (`autotune records pull`), a "
@@ -121,7 +121,7 @@ def kernels(
     resume: Annotated[
         Path | None,
         typer.Option(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="FOLDER",
             help="Resume a run. Only --trials may change.",

@@ -36,7 +36,7 @@ def list_databases(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="[DIR]",
             help="A store, a folder of runs, or one of either.",
@@ -99,7 +99,7 @@ def show(
     database: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="DATABASE",
             help=f"The records: {Place}.",
@@ -166,7 +166,7 @@ def merge(
     databases: Annotated[
         list[Path],
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="A B...",
             help=f"The records: each {Place}.",
@@ -258,7 +258,7 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="A",
             help=f"The records: {Place}.",
@@ -267,7 +267,7 @@ def diff(
     b: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="B",
             help=f"The records: {Place}.",
@@ -340,7 +340,7 @@ def pull(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="DIR",
             help=f"Where records come from: {Place}.",

@@ -18,7 +18,7 @@ def report(
     run: Annotated[
         Path,
         typer.Argument(
-            parser=run_path(),
+            parser=run_path(ended=False),
             autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of kernels, joint, cpu-config or profile.",

@@ -14,8 +14,12 @@ from autotune.cli.shared import Column, number, with_wide, write_json, write_tab
 @with_wide
 def runs(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Folder that runs were made in.")
-    ] = LOGS,
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder that runs were made in. [default: logs]"),
+    ] = None,
+    logs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The same, as other commands name it.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Lists the runs that a folder holds, the newest first.
@@ -31,9 +35,13 @@ def runs(
     """
     from autotune.errors import UsageError
 
+    if folder is not None and logs is not None:
+        raise UsageError("DIR and --logs are the same", hint="give one of them")
+    folder = folder or logs or LOGS
     if not folder.is_dir() and folder != LOGS:
         raise UsageError(
-            f"there is no folder {folder}", hint="give the folder that --logs made runs in"
+            f"there is no folder {folder}",
+            hint="give the folder that runs were made in, as --logs names it",
         )
     found = [_described(run, about) for run, about in all_runs(folder)]
     if json:

@@ -18,6 +18,7 @@ from autotune.cli.options import (
     Recompute,
     Ssh,
     completion,
+    plan_path,
     run_path,
 )
 from autotune.cli.shared import rate_text, time_text, with_wide
@@ -71,7 +72,7 @@ def step(
     plan: Annotated[
         Path | None,
         typer.Option(
-            parser=run_path("joint"),
+            parser=plan_path(),
             autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "

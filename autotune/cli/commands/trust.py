@@ -17,7 +17,7 @@ def trust(
     path: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("joint", "cpu-config", "kernels"),
+            parser=run_path("joint", "cpu-config", "kernels", ended=False),
             metavar="RUN|PLAN",
             help="A run's folder, or a plan.",
         ),

@@ -1,5 +1,5 @@
 from . import completion
-from .latest import LOGS, all_runs, run_path
+from .latest import LOGS, all_runs, plan_path, run_path
 from .next_words import step_words, tuning_words
 from .search_options import (
     Blocks,
@@ -63,6 +63,7 @@ __all__ = [
     "Model",
     "Objective",
     "Optimizer",
+    "plan_path",
     "Quiet",
     "Recompute",
     "Resume",

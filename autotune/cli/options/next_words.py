@@ -82,7 +82,12 @@ def _target(source: Source) -> str:
     """Returns the target's name. Older records have only the kind of its processor."""
     from autotune.compiler.target import TARGETS
 
-    alike = [one.name for one in TARGETS if one.processor == source.identity.target]
+    family, _, triple = source.identity.target.partition(" ")
+    alike = [
+        one.name
+        for one in TARGETS
+        if one.family == family and (family == "opencl" or one.triple == triple)
+    ]
     told = source.about.get("target")
     return told if told in alike else alike[-1] if alike else "TARGET"
 

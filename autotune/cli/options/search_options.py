@@ -101,7 +101,7 @@ Logs = Annotated[
 
 def _resume(kind: str) -> Any:
     return typer.Option(
-        parser=run_path(kind),
+        parser=run_path(kind, ended=False),
         autocompletion=completion.runs,
         metavar="FOLDER",
         help="Resume a run. Only --trials may change; --storage may be given again for its password.",

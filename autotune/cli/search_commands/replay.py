@@ -19,7 +19,7 @@ def replay(
     recorded: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("cpu-config"),
+            parser=run_path("cpu-config", ended=False),
             autocompletion=completion.runs,
             metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "

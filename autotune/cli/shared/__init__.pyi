@@ -1,4 +1,5 @@
 from .help import Command, Group
+from .later import Later
 from .output import (
     Column,
     command_of,
@@ -26,6 +27,7 @@ __all__ = [
     "drop_results",
     "faster_text",
     "Group",
+    "Later",
     "number",
     "own_stdout",
     "rate_text",

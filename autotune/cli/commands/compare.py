@@ -11,6 +11,7 @@ import typer
 from autotune.cli.options import completion, run_path
 from autotune.cli.shared import (
     Column,
+    name_of,
     number,
     speedup_text,
     time_text,
@@ -92,10 +93,10 @@ def show(found: dict[str, Any]) -> None:
         write_table(
             (
                 number("no."),
-                Column("kernel", least=28),
+                name_of("kernel"),
                 Column("kernel", whole=True),
                 Column("role"),
-                number("count"),
+                number("count", rank=2),
                 number("first"),
                 number("second"),
                 Column("1st/2nd (95 %)"),

@@ -9,6 +9,7 @@ from autotune.cli.options import step_words
 from autotune.cli.shared import (
     Column,
     faster_text,
+    name_of,
     number,
     speedup_text,
     time_text,
@@ -33,17 +34,17 @@ def show(result: Result, notice: str | None) -> None:
     write_table(
         (
             number("no."),
-            Column("kernel", least=28),
+            name_of("kernel"),
             Column("kernel", whole=True),
             Column("role"),
-            number("count"),
+            number("count", rank=1),
             number("untuned"),
             number("tuned"),
             Column("speed-up (95 %)"),
-            number("GFLOP/s", rank=2),
-            number("trials", rank=1),
-            Column("failures", rank=3, least=14),
-            Column("formulation", rank=4, least=14),
+            number("GFLOP/s", rank=3),
+            number("trials", rank=2),
+            Column("failures", rank=4, least=14),
+            Column("formulation", rank=5, least=14),
         ),
         [
             (

@@ -13,6 +13,7 @@ import typer
 from autotune.cli.options import completion, run_path, tuning_words
 from autotune.cli.shared import (
     Column,
+    name_of,
     number,
     speedup_text,
     time_text,
@@ -126,7 +127,7 @@ def show(
     write_table(
         (
             number("no."),
-            Column("kernel", least=28),
+            name_of("kernel"),
             Column("kernel", whole=True),
             Column("role"),
             Column("cores", least=14),
@@ -306,7 +307,7 @@ def diff(
         return
     write_table(
         (
-            Column("kernel", least=28),
+            name_of("kernel"),
             Column("cores", least=14),
             number("A"),
             number("B"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import Ssh
-from autotune.cli.shared import Column, number, with_wide, write_json, write_table
+from autotune.cli.shared import Column, name_of, number, with_wide, write_json, write_table
 from autotune.errors import UsageError
 from autotune.jobs.device import restore_left_behind
 
@@ -77,7 +77,7 @@ def verify(
             (
                 Column("variant"),
                 Column("role"),
-                Column("kernel", least=24),
+                name_of("kernel"),
                 Column("result"),
                 number("largest error"),
                 Column("reason", least=16, prose=True),

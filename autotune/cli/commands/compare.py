@@ -13,10 +13,12 @@ from autotune.cli.shared import (
     Column,
     name_of,
     number,
+    say_next,
     speedup_text,
     time_text,
     with_wide,
     write_json,
+    write_next,
     write_table,
     write_text,
 )
@@ -72,9 +74,12 @@ def compare(
         write_page(html, page)
     if json:
         write_json(found)
-        return 0
-    if html is not None:
+    elif html is not None:
         print(f"page: {html}")
+    if html is None:
+        write_next("compare", first, second, "--html", "compare.html")
+    else:
+        say_next("python -m webbrowser", html.absolute())
     return 0
 
 

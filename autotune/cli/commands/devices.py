@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ from autotune.cli.options import Ssh, completion
 from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
-    from autotune.devices import DeviceInfo, Listed
+    from autotune.devices import Capability, DeviceInfo, Listed
     from autotune.emulator.phone import EmulatedPhone, ModelPhone
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -40,7 +41,15 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
     _say(notices)
     if json:
         write_json({"devices": [_as_json(one) for one in listed], "notices": notices})
-        return
+    else:
+        _show_list(listed)
+        _left_behind()
+    ready = [one.serial for one in listed if one.info is not None]
+    if ready:
+        write_next("devices", "show", ready[0])
+
+
+def _show_list(listed: list[Listed]) -> None:
     write_table(
         (
             Column("serial"),
@@ -63,7 +72,6 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
             typer.echo(f"{one.serial}: {one.reason}")
         if one.info and one.info.emulated:
             typer.echo(f"{one.serial}: {one.info.emulated}")
-    _left_behind()
 
 
 def _row(one: Listed) -> tuple[str, ...]:
@@ -131,7 +139,15 @@ def show(
         write_json(
             {"device": info.to_json(), "capabilities": [asdict(one) for one in matrix]},
         )
-        return
+    else:
+        _show_device(info, matrix)
+    if serial == "local":
+        write_next("kernels", "--model", "lenet")
+    else:
+        write_next("tracker", "up", "--device", serial)
+
+
+def _show_device(info: DeviceInfo, matrix: Sequence[Capability]) -> None:
     typer.echo(f"{info.model} ({info.soc}), {info.system}, {info.abi}, by {info.kind}")
     if info.emulated:
         typer.echo(info.emulated)
@@ -195,6 +211,7 @@ def emulate(
                 for name, p in every
             ],
         )
+        write_next("devices", "emulate", every[0][0])
         return
     if profile is None:
         raise UsageError("a profile is missing", hint=f"one of {', '.join(profiles.names())}")
@@ -288,6 +305,7 @@ def restore(
                 typer.echo(f"  not undone: {failure}")
         if not outcomes:
             typer.echo("nothing was left changed")
+    write_next("devices")
     return 3 if any(failures for _, failures in outcomes) else 0
 
 

@@ -121,6 +121,7 @@ def export(
     if csv is not None:
         _write_csv(csv, runs or ())
         if out is None:
+            write_next("report", *(runs or ()))
             return
     if out is None:
         raise UsageError(

@@ -58,6 +58,7 @@ def list_databases(
     found = [_summary(path, database) for path, database in databases_at(folder)]
     if json:
         write_json({"databases": found})
+        write_next("records", "show", found[0]["path"])
         return
     write_table(
         (
@@ -93,6 +94,7 @@ def list_databases(
             for one in found
         ],
     )
+    write_next("records", "show", found[0]["path"])
 
 
 @with_wide
@@ -122,6 +124,7 @@ def show(
     rows = _tasks(found)
     if json:
         write_json({**_summary(database, found), "kernels": rows})
+        write_next("kernels", *tuning_words(found), "--records", database)
         return
     one_device = len({row["device"] for row in rows}) == 1
     write_table(
@@ -161,6 +164,7 @@ def show(
             f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, {source.trials} trials, "
             f"{source.identity}, {source.cores}"
         )
+    write_next("kernels", *tuning_words(found), "--records", database)
 
 
 def merge(
@@ -304,6 +308,7 @@ def diff(
                 ],
             }
         )
+        _tell_merge(a, b, comparable)
         return
     write_table(
         (
@@ -335,6 +340,12 @@ def diff(
         print(
             "A and B were not measured on the same devices, cores and versions; only what was is compared"
         )
+    _tell_merge(a, b, comparable)
+
+
+def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
+    """Prints the command that joins two databases."""
+    write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", "merged")
 
 
 def pull(

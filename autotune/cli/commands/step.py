@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from autotune.cli.options import (
     plan_path,
     run_path,
 )
-from autotune.cli.shared import rate_text, time_text, with_wide
+from autotune.cli.shared import rate_text, time_text, with_wide, write_next
 
 
 @with_wide
@@ -129,6 +130,10 @@ def step(
         write_json(done.content)
     else:
         _show(done.content)
+    if run and not done.content["never_tuned_kernels"]:
+        write_next("breakdown", run[0])
+    else:
+        write_next(*shlex.split(done.content["tune_command"])[1:])
     return INTERRUPTED if done.interrupted else 0
 
 

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import Ssh
-from autotune.cli.shared import Column, name_of, number, with_wide, write_json, write_table
+from autotune.cli.shared import (
+    Column,
+    name_of,
+    number,
+    say_next,
+    with_wide,
+    write_json,
+    write_next,
+    write_table,
+)
 from autotune.errors import UsageError
 from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
-    from autotune.compiler.export import Remote
+    from autotune.compiler.export import Remote, Verdict
 
 
 @with_wide
@@ -69,7 +78,16 @@ def verify(
         verdict = verify_export(folder, where, remote, sample=sample, report=progress.at)
     if json:
         write_json(verdict.to_json())
-        return 0 if verdict.ok else 1
+    else:
+        _show(folder, verdict)
+    if verdict.ok:
+        say_next("less", folder / "README.md")
+        return 0
+    write_next("export", "RUN", "--out", folder)
+    return 1
+
+
+def _show(folder: Path, verdict: Verdict) -> None:
     for found in verdict.files:
         print(f"{found.file}: {found.status}")
     if verdict.results:
@@ -100,7 +118,6 @@ def verify(
         f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files, "
         f"{verdict.checked_kernels} of {verdict.kernels} kernels checked"
     )
-    return 0 if verdict.ok else 1
 
 
 def _remote(serial: str, ssh: Sequence[str]) -> Remote:

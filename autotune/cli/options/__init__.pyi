@@ -1,5 +1,5 @@
 from . import completion
-from .latest import LOGS, all_runs, plan_path, run_path
+from .latest import LATEST, LOGS, all_runs, plan_path, run_path
 from .next_words import step_words, tuning_words
 from .search_options import (
     Blocks,
@@ -52,6 +52,7 @@ __all__ = [
     "InputShape",
     "JointResume",
     "Json",
+    "LATEST",
     "Layout",
     "LeastSeconds",
     "LOGS",

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.cli.options import completion, run_path
-from autotune.cli.shared import Column, number, with_wide, write_json, write_table, write_text
+from autotune.cli.shared import (
+    Column,
+    number,
+    with_wide,
+    write_json,
+    write_next,
+    write_table,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from autotune.jobs.search import ReplayRequest, ReplayResult
@@ -82,6 +91,7 @@ def replay(
         write_json(_figures(request, result))
     else:
         _show(request, result)
+    write_next("cpu-config", "--objective", objective, "--model", "lenet")
     return 0
 
 
@@ -155,6 +165,7 @@ def _traces(folder: Path, *, as_json: bool) -> int:
     runs = [(path.resolve().name, run) for path in folders for run in meizu_traces.runs(path)]
     if as_json:
         write_json({"runs": [{"setting": name, **_as_json(run)} for name, run in runs]})
+        _tell_next(folder, runs)
         return 0
     write_table(
         (
@@ -188,7 +199,15 @@ def _traces(folder: Path, *, as_json: bool) -> int:
     missing = sum(run.total_j is None for _, run in runs)
     if missing:
         print(f"energy is missing of {missing} of {len(runs)} runs: {MISSING}")
+    _tell_next(folder, runs)
     return 0
+
+
+def _tell_next(folder: Path, runs: Sequence[tuple[str, Any]]) -> None:
+    """Prints the command that searches the first network of some traces."""
+    if runs:
+        _, run = runs[0]
+        write_next("replay", folder, "--network", run.network, "--batch", run.batch)
 
 
 def _as_json(run: Any) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def write_error(message: str, hint: str, kind: str) -> None:
 
 
 def write_next(*words: object) -> None:
-    """Prints the next command to stderr, unless only errors are requested."""
+    """Prints the next command to stderr, after the result, unless only errors are requested."""
     say_next("autotune", *words)
 
 
@@ -92,6 +92,10 @@ def say_next(program: str, *words: object) -> None:
     from autotune.console import is_quiet
 
     command = " ".join([program, shlex.join(map(str, words))]).rstrip()
+    try:
+        results().flush()  # So that the command comes last where both streams go to one file.
+    except (OSError, ValueError):  # Handled when the command ends.
+        return
     if not is_quiet():
         print(f"next: {command}", file=sys.stderr)
 

@@ -50,13 +50,12 @@ class KernelsResult:
 
     @property
     def speedup(self) -> float | None:
-        """Predicted time of an untuned step divided by that of the tuned one.
+        """Predicted speed-up of a tuned step over an untuned one, from the paired blocks of the kernels.
 
         None if a kernel has no valid time.
         """
-        result = Result.from_json(dict(self.content))
-        before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-        return before / after if before and after else None
+        found = Result.from_json(dict(self.content)).step_speedup()
+        return None if found is None else found.ratio
 
     def to_frame(self) -> pandas.DataFrame:
         """Returns a table with one row for each kernel; needs pandas.

@@ -130,6 +130,19 @@ class RecordsUse:
 
 
 @dataclass(frozen=True)
+class StepSpeedup:
+    """The predicted speed-up of a step.
+
+    Attributes:
+        ratio: Time of the untuned step over that of the tuned one.
+        ends: Its 95 % confidence interval; None if a kernel has none.
+    """
+
+    ratio: float
+    ends: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
 class Result:
     """The complete result of a kernel run.
 
@@ -166,6 +179,34 @@ class Result:
                 return None
             total += task.count * time
         return total
+
+    def step_speedup(self) -> StepSpeedup | None:
+        """Predicts how much faster a tuned step is than an untuned one, from the kernels' speed-ups.
+
+        A kernel's speed-up counts by its part of the tuned step. The step of one kernel has that kernel's speed-up
+        and interval. The errors of several kernels are independent of each other.
+
+        Returns None if a kernel has no time at all.
+        """
+        ratio = total = below = above = 0.0
+        known = True
+        for task in self.tasks:
+            if not task.tuned_ms or not task.default_ms:
+                return None
+            weight = task.count * task.tuned_ms
+            own = task.default_ms / task.tuned_ms if task.speedup is None else task.speedup
+            ends = (own, own) if own == 1 else task.ci
+            total += weight
+            ratio += weight * own
+            if ends is None:
+                known = False
+                continue
+            below += (weight * (own - ends[0])) ** 2
+            above += (weight * (ends[1] - own)) ** 2
+        if not total:
+            return None
+        ends = ((ratio - math.sqrt(below)) / total, (ratio + math.sqrt(above)) / total)
+        return StepSpeedup(ratio / total, ends if known else None)
 
     def geometric_mean_speedup(self, operators: Sequence[str]) -> float | None:
         """Returns the geometric mean of the speed-ups of these operators' tasks; None if there are none."""

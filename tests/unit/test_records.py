@@ -22,6 +22,7 @@ from autotune.records import (
 )
 from autotune.records.folder import read_json
 from autotune.records.lines import LineFile, cut_torn_line, read_lines
+from autotune.records.result import StepSpeedup
 from autotune.report.pages.html_page import download
 
 
@@ -65,6 +66,31 @@ def test_a_result_of_an_earlier_version_with_infinity_is_read_as_unknown(tmp_pat
     path = tmp_path / "result.json"
     path.write_text('{"gain": Infinity, "lost": NaN, "time_s": 1.5}')
     assert read_json(path) == {"gain": None, "lost": None, "time_s": 1.5}
+
+
+def test_the_step_of_one_kernel_has_that_kernel_s_speed_up() -> None:
+    alone = task_result(count=3, default_ms=41.4, tuned_ms=1.0, speedup=27.27, ci=(20.0, 30.0))
+    assert step_of(alone) == StepSpeedup(pytest.approx(27.27), pytest.approx((20.0, 30.0)))
+
+
+def test_the_speed_up_of_a_step_weighs_kernels_by_their_part_of_the_tuned_step() -> None:
+    fast = task_result(count=1, default_ms=9.0, tuned_ms=1.0, speedup=10.0, ci=(7.0, 13.0))
+    kept = task_result(count=3, default_ms=1.0, tuned_ms=1.0, speedup=1.0, ci=None)
+    found = step_of(fast, kept)
+    assert found == StepSpeedup(pytest.approx(13 / 4), pytest.approx((10 / 4, 16 / 4)))
+    # Independent errors of four equal kernels: half of one kernel's.
+    assert step_of(fast, fast, fast, fast) == StepSpeedup(
+        pytest.approx(10.0), pytest.approx((8.5, 11.5))
+    )
+    unknown = step_of(
+        fast, task_result(count=1, default_ms=2.0, tuned_ms=1.0, speedup=None, ci=None)
+    )
+    assert unknown == StepSpeedup(pytest.approx(6.0), None)
+    assert step_of(fast, task_result(default_ms=None)) is None
+
+
+def step_of(*tasks: TaskResult) -> StepSpeedup | None:
+    return Result("cpu", {"name": "a device"}, False, 1, 1.0, tasks).step_speedup()
 
 
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ def show(result: Result, notice: str | None) -> None:
         ],
     )
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-    ratio = f"; tuned is {faster_text(before / after, 'untuned')}" if before and after else ""
+    faster = result.step_speedup()
+    ratio = f"; tuned is {faster_text(faster.ratio, 'untuned', faster.ends)}" if faster else ""
     write_text(
         f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
     )
@@ -76,7 +77,9 @@ def show(result: Result, notice: str | None) -> None:
     if result.records is not None:
         write_text(str(result.records))
     for drift in result.drifts:
-        write_text(f"drift: {drift}; candidates from before and after it met in the last timing")
+        write_text(
+            f"drift: {drift}; candidates from before and after it met in the final benchmark"
+        )
     for task in result.tasks:
         if task.doubt:
             write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")

@@ -101,7 +101,9 @@ def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Seri
 
 def _step(result: Result, content: Mapping[str, Any]) -> str:
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-    ratio = f" ({before / after:.3g}x as fast as untuned)" if before and after else ""
+    faster = result.step_speedup()
+    ends = f", {faster.ends[0]:.3g}-{faster.ends[1]:.3g}" if faster and faster.ends else ""
+    ratio = f" ({faster.ratio:.3g}x as fast as untuned{ends})" if faster else ""
     failed = sum(sum(task.failures.values()) for task in result.tasks)
     html = facts(
         [
@@ -122,9 +124,7 @@ def _step(result: Result, content: Mapping[str, Any]) -> str:
     if untimed:
         html += f"<p>Without a valid time: {escape(', '.join(untimed))}</p>"
     for drift in result.drifts:
-        html += (
-            f"<p>Drift: {escape(str(drift))}; the last timing compares trials from both sides.</p>"
-        )
+        html += f"<p>Drift: {escape(str(drift))}; the final benchmark compares trials from both sides.</p>"
     for task in result.tasks:
         if task.doubt:
             html += (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from autotune.cli.options import step_words
@@ -30,7 +29,7 @@ _SIDES = (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch eager
 
 def show(result: Result, notice: str | None) -> None:
     """Prints a result as a table on stdout."""
-    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
+    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -one[1].saved_ms)
     write_table(
         (
             number("no."),
@@ -85,13 +84,6 @@ def show(result: Result, notice: str | None) -> None:
             write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
     if notice:
         write_text(notice)
-
-
-def _saved_ms(task: TaskResult) -> float:
-    """Returns what tuning a kernel saves in a step; kernels for which it is unknown come last."""
-    if task.default_ms is None or task.tuned_ms is None:
-        return -math.inf
-    return task.count * (task.default_ms - task.tuned_ms)
 
 
 def _speedup(task: TaskResult) -> str:

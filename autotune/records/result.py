@@ -80,6 +80,7 @@ class TaskResult:
         ties: The default or the second best, by digest, if the final benchmark cannot tell them from the winner.
         doubt: Why times of the final benchmark cannot be trusted; empty if they can. Ratios still hold.
         pool: The best few schedules with correct results, fastest first, including the untuned default.
+        default_failure: Why the untuned default has no time; empty if it has one, or is not known.
     """
 
     name: str
@@ -102,6 +103,7 @@ class TaskResult:
     ties: tuple[str, ...] = ()
     doubt: str = ""
     pool: tuple[PooledSchedule, ...] = ()
+    default_failure: str = ""
 
     @property
     def saved_ms(self) -> float:

@@ -1,5 +1,6 @@
 """Run folders: appended, locked, repaired after a kill, and clear when damaged or when the disk is full."""
 
+import errno
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from autotune.records import (
     step_shares,
 )
 from autotune.records.folder import read_json
-from autotune.records.lines import LineFile, cut_torn_line, read_lines
+from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
 from autotune.records.result import StepSpeedup
 from autotune.report.pages.html_page import download
 
@@ -167,8 +168,9 @@ except RecordError as error:
 
 def test_a_full_disk_ends_with_a_clear_error_and_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
+    (tmp_path / "run.json").write_text("{}")
     done = subprocess.run(
-        [sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", FILL, str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stderr
     assert "the disk is full" in done.stdout
@@ -191,7 +193,7 @@ except RecordError as error:
     sys.exit(str(error))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "result.json")],
+        [sys.executable, "-B", "-c", code, str(tmp_path / "result.json")],
         capture_output=True,
         text=True,
         check=False,
@@ -206,6 +208,28 @@ def test_append_writes_whole_lines(tmp_path: Path) -> None:
     file.append("text")
     file.close()
     assert read_lines(tmp_path / "x.jsonl") == [{"a": [1, 2]}, "text"]
+
+
+def test_a_run_that_a_full_disk_kept_from_beginning_is_not_promised_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("autotune.records.folder.tempfile.mkstemp", full)
+    with pytest.raises(RecordError, match=r"run\.json: the disk is full") as refused:
+        make(tmp_path)
+    assert "--resume" not in refused.value.hint
+    assert "same command again" in refused.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_during_a_run_says_how_to_go_on(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device")
+    with make(tmp_path) as folder:
+        for name in ("events.jsonl", "result.json", "raw"):
+            assert f"--resume {folder.path}" in disk_error(folder.path / name, error).hint
+    assert "--resume" not in disk_error(tmp_path / "page.html", error).hint
 
 
 def task_result(**changes: object) -> TaskResult:

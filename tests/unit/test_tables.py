@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,16 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     assert any("conv2d" in row and "x (" in row and " ms " in row for row in kernels)
     assert ("not shown: " in "".join(rows)) == (columns < 160)
     assert ("formulation" in head) == (columns == 160)
+
+
+def test_a_kernel_without_an_untuned_time_says_why(
+    googlenet: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "crash: killed from outside by SIGKILL, 3 times"
+    tasks_ = (replace(googlenet.tasks[5], default_failure=told), googlenet.tasks[6])
+    show_kernels(replace(googlenet, tasks=tasks_), None)
+    lines = [line for line in lines_of(capsys) if "no untuned time" in line]
+    assert lines == [f"{short_name(tasks_[0].spec)} {tasks_[0].role}: no untuned time: {told}"]
 
 
 def test_kernels_have_their_whole_specs_and_every_column_where_it_is_asked(

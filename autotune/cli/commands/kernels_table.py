@@ -80,8 +80,11 @@ def show(result: Result, notice: str | None) -> None:
             f"drift: {drift}; candidates from before and after it met in the final benchmark"
         )
     for task in result.tasks:
+        name = f"{short_name(task.spec)} {task.role}"
+        if task.default_failure:
+            write_text(f"{name}: no untuned time: {task.default_failure}")
         if task.doubt:
-            write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
+            write_text(f"{name}: ratios hold, times are in doubt: {task.doubt}")
     if notice:
         write_text(notice)
 

@@ -24,7 +24,7 @@ _NARROWEST, _UNKNOWN = 80, 100
 """Least width of a table in characters, and its width if no terminal determines it."""
 _GAP = "  "
 _SHORTEST = 8
-_NAME = 24
+_NAME = 28
 """Least width at which names of kernels can be told apart."""
 _NOTHING = ("", "-")
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, pip_install
 from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
 from autotune.jobs.provenance import RunInterrupted
 from autotune.jobs.requests import KernelsRequest, SearchRequest, StepRequest, requested_step
@@ -338,7 +338,7 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise UsageError("pandas is not installed", hint="pip install pandas") from error
+        raise UsageError("pandas is not installed", hint=pip_install("pandas")) from error
     return pandas.DataFrame(list(rows))
 
 

@@ -43,11 +43,19 @@ def kernels(
         ),
     ] = None,
     op: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="One operator instead of a model.")
+        str | None,
+        typer.Option(
+            autocompletion=completion.operators,
+            metavar="SPEC",
+            help="One operator instead of a model.",
+        ),
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option(help="Roles of --op, with commas; all of them if it is not given."),
+        typer.Option(
+            autocompletion=completion.roles,
+            help="Roles of --op, with commas; all of them if it is not given.",
+        ),
     ] = None,
     batch: Batch = None,
     classes: Classes = None,
@@ -61,7 +69,11 @@ def kernels(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
     space: Annotated[
-        Path | None, typer.Option(help="Search space to use instead of the target's own.")
+        Path | None,
+        typer.Option(
+            autocompletion=completion.space_files,
+            help="Search space to use instead of the target's own.",
+        ),
     ] = None,
     precision: Annotated[
         Precision | None,

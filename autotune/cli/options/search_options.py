@@ -51,6 +51,7 @@ MemoryLimit = Annotated[
 Space = Annotated[
     str | None,
     typer.Option(
+        autocompletion=completion.spaces,
         metavar="NAME|FILE",
         help="Cores and clocks to choose among: every, phone, unrooted, coarse, or a TOML file. "
         "[default: every]",

@@ -36,9 +36,15 @@ def replay(
         ),
     ],
     objective: Annotated[
-        str, typer.Option(help="Objective to minimise: latency, energy, edp or pareto.")
+        str,
+        typer.Option(
+            autocompletion=completion.objectives,
+            help="Objective to minimise: latency, energy, edp or pareto.",
+        ),
     ] = "pareto",
-    sampler: Annotated[str, typer.Option(help="tpe, nsga2, random or grid.")] = "tpe",
+    sampler: Annotated[
+        str, typer.Option(autocompletion=completion.samplers, help="tpe, nsga2, random or grid.")
+    ] = "tpe",
     model: Annotated[
         bool,
         typer.Option(

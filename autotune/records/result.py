@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autotune.errors import counted
 from autotune.reading import Count, Number, Seconds, typed
 
 RESULT_SCHEMA_VERSION = 1
@@ -133,8 +134,9 @@ class RecordsUse:
 
     def __str__(self) -> str:
         return (
-            f"records: {self.equal} kernels were known, {self.similar} began with similar ones, {self.unknown} are "
-            f"new; about {self.saved_trials} trials saved, going by what earlier runs took to get as far"
+            f"records: {counted(self.equal, 'kernel')} known, {self.similar} begun with similar ones, "
+            f"{self.unknown} new; about {counted(self.saved_trials, 'trial')} saved, going by what earlier runs "
+            "took to get as far"
         )
 
 

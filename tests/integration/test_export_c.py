@@ -409,6 +409,7 @@ def test_verify_sees_a_wrong_result(run: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "wrong" in done.stdout
     assert "WRONG" in done.stdout
+    assert "matmul_forward" not in done.stdout  # Names as in other tables.
     assert done.stderr.splitlines()[-1] == f"next: autotune export RUN --out {out}"
 
 

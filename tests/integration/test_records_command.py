@@ -199,7 +199,7 @@ def test_a_known_kernel_is_not_searched_from_nothing(store: Path, tmp_path: Path
     text = autotune("kernels", "--resume", run, "--trials", "10").stdout
     tried = [event["digest"] for event in trials_of(tmp_path)]
     assert len(set(tried)) == len(tried) == 10
-    assert "records: 1 kernels were known, 0 began with similar ones, 0 are new" in text
+    assert "records: 1 kernel known, 0 begun with similar ones, 0 new" in text
 
 
 @pytest.mark.parametrize("command", ["pull", "merge"])

@@ -150,6 +150,20 @@ def test_the_verdict_of_a_comparison_stays_longer_than_the_count(
     assert set(seen) == {(False, False), (True, False), (True, True)}
 
 
+def test_a_difference_has_short_names_and_one_thing_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["records", "diff", str(SAMPLE), str(SAMPLE)]) == 0
+    shown = capsys.readouterr().out
+    assert "matmul 8x24x40" in shown
+    assert "weight_grad" in shown or "data_grad" in shown
+    assert main(["records", "diff", str(SAMPLE), str(SAMPLE), "--wide"]) == 0
+    assert "matmul:m=8,n=24,k=40" in capsys.readouterr().out
+    assert main(["records", "pull", str(SAMPLE), "--store", str(tmp_path / "records")]) == 0
+    assert "of 2 kernels from 1 run, 9 of them new" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize(
     "arguments",

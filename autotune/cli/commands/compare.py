@@ -22,6 +22,7 @@ from autotune.cli.shared import (
     write_table,
     write_text,
 )
+from autotune.errors import counted
 
 
 @with_wide
@@ -89,7 +90,7 @@ def show(found: dict[str, Any]) -> None:
 
     for side in ("first", "second"):
         one = found[side]
-        trials = f"{one['trials']} trials " if one["trials"] is not None else ""
+        trials = f"{counted(one['trials'], 'trial')} " if one["trials"] is not None else ""
         write_text(f"{side + ':':<8}{one['run']}: {trials}on {one['device']}")
     for warning in found["warnings"]:
         write_text(f"warning: {warning}")

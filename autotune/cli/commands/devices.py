@@ -12,6 +12,7 @@ import typer
 
 from autotune.cli.options import Ssh, completion
 from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
+from autotune.errors import counted
 
 if TYPE_CHECKING:
     from autotune.devices import Capability, DeviceInfo, Listed
@@ -284,7 +285,7 @@ def restore(
             raise UsageError(f"nothing is left of '{forget}'", hint="`autotune devices` shows it")
         for left in dropped:
             left.path.unlink(missing_ok=True)
-            typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
+            typer.echo(f"{forget}: {counted(len(left.changes), 'change')} given up", err=True)
     from autotune.jobs.device import still_there
 
     outcomes = list(journal.restore(still_there(), discovery.reach))
@@ -300,7 +301,7 @@ def restore(
     else:
         for left, failures in outcomes:
             done = len(left.changes) - len(failures)
-            typer.echo(f"{left.serial}: {done} of {len(left.changes)} changes undone")
+            typer.echo(f"{left.serial}: {done} of {counted(len(left.changes), 'change')} undone")
             for failure in failures:
                 typer.echo(f"  not undone: {failure}")
         if not outcomes:
@@ -322,8 +323,8 @@ def _left_behind() -> None:
     for left in still_there():
         if left.changes:
             typer.echo(
-                f"{left.serial}: a run that died left {len(left.changes)} changes; "
-                "`autotune devices restore` undoes them",
+                f"{left.serial}: a run that died left {counted(len(left.changes), 'change')}; "
+                "`autotune devices restore` undoes what is left",
                 err=True,
             )
 

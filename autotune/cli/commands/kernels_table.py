@@ -19,6 +19,7 @@ from autotune.cli.shared import (
 )
 from autotune.compiler.programs import DEFAULT
 from autotune.console import LOGGER
+from autotune.errors import counted
 from autotune.jobs.kernels import StepOutcome, Tuned
 from autotune.jobs.requests import ResolvedRequest
 from autotune.records import Result, TaskResult
@@ -72,7 +73,9 @@ def show(result: Result, notice: str | None) -> None:
     mean = result.geometric_mean_speedup(("conv2d", "matmul"))
     if mean is not None:
         write_text(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
-    write_text(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+    write_text(
+        f"{counted(result.trials, 'trial')} in {result.wall_s:.0f} s on {result.device['name']}"
+    )
     if result.records is not None:
         write_text(str(result.records))
     for drift in result.drifts:

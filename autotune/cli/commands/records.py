@@ -22,6 +22,7 @@ from autotune.cli.shared import (
     write_table,
     write_text,
 )
+from autotune.errors import counted
 
 if TYPE_CHECKING:
     from autotune.records import Database
@@ -161,7 +162,8 @@ def show(
     for source in found.sources.values():
         about = source.about
         write_text(
-            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, {source.trials} trials, "
+            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, "
+            f"{counted(source.trials, 'trial')}, "
             f"{source.identity}, {source.cores}"
         )
     write_next("kernels", *tuning_words(found), "--records", database)
@@ -250,7 +252,7 @@ def merge(
     )
     told = ", ".join(
         [
-            f"{twice} duplicates removed",
+            f"{counted(twice, 'duplicate')} removed",
             *([f"{others} of {' and '.join(without)} left out"] if without else []),
             *([f"{slower} slower ones left out"] if slower else []),
         ]
@@ -288,6 +290,7 @@ def diff(
     """
     from autotune.cli.shared import write_json
     from autotune.records import Database, difference
+    from autotune.workloads import short_name
 
     sides = (_whole(a), _whole(b))
     parts = [side.parts() for side in sides]
@@ -310,9 +313,14 @@ def diff(
         )
         _tell_merge(a, b, comparable)
         return
+    kernels = {
+        name: one for side in sides for s in side.sources.values() for name, one in s.tasks.items()
+    }
     write_table(
         (
             name_of("kernel"),
+            Column("kernel", whole=True),
+            Column("role"),
             Column("cores", least=14),
             number("A"),
             number("B"),
@@ -322,7 +330,9 @@ def diff(
         ),
         [
             (
-                row.task,
+                short_name(kernels[row.task].spec),
+                kernels[row.task].spec,
+                kernels[row.task].role,
                 cores,
                 *map(time_text, row.best_s),
                 {"a": "A", "b": "B"}.get(row.better or "", "-"),
@@ -470,8 +480,9 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
         return
     for path, database, added in written:
         print(
-            f"{path}: {len(database.schedules)} schedules of {len(database.tasks())} kernels from "
-            f"{len(database.sources)} runs, {added} of them new{f'; {note}' if note else ''}"
+            f"{path}: {counted(len(database.schedules), 'schedule')} of "
+            f"{counted(len(database.tasks()), 'kernel')} from {counted(len(database.sources), 'run')}, "
+            f"{added} of them new{f'; {note}' if note else ''}"
         )
     _tell_next(written)
 

@@ -20,7 +20,7 @@ from autotune.cli.shared import (
     write_next,
     write_table,
 )
-from autotune.errors import UsageError
+from autotune.errors import UsageError, counted
 from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def verify(
 
 
 def _show(folder: Path, verdict: Verdict) -> None:
+    from autotune.workloads import short_name
+
     for found in verdict.files:
         print(f"{found.file}: {found.status}")
     if verdict.results:
@@ -96,6 +98,7 @@ def _show(folder: Path, verdict: Verdict) -> None:
                 Column("variant"),
                 Column("role"),
                 name_of("kernel"),
+                Column("kernel", whole=True),
                 Column("result"),
                 number("largest error"),
                 Column("reason", least=16, prose=True),
@@ -104,7 +107,8 @@ def _show(folder: Path, verdict: Verdict) -> None:
                 (
                     one.variant,
                     one.role or "",
-                    one.kernel or "",
+                    short_name(verdict.specs.get(one.kernel or "", "")) or one.kernel or "",
+                    verdict.specs.get(one.kernel or "", one.kernel or ""),
                     one.status,
                     "" if one.max_rel_error is None else f"{one.max_rel_error:.1e}",
                     one.reason,
@@ -113,10 +117,11 @@ def _show(folder: Path, verdict: Verdict) -> None:
             ],
         )
     elif not verdict.ok:
-        print("files have changed since they were written: nothing was run", file=sys.stderr)
+        print("files differ from those that were exported: nothing was run", file=sys.stderr)
     print(
-        f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files, "
-        f"{verdict.checked_kernels} of {verdict.kernels} kernels checked"
+        f"{folder}: {'right' if verdict.ok else 'WRONG'}, "
+        f"{counted(verdict.checked_files, 'file')}, "
+        f"{verdict.checked_kernels} of {counted(verdict.kernels, 'kernel')} checked"
     )
 
 

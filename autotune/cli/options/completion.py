@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -120,7 +121,7 @@ def _paths(incomplete: str, *endings: str) -> list[str]:
     return _beginning(incomplete, found)
 
 
-def _beginning(incomplete: str, names: list[str]) -> list[str]:
+def _beginning(incomplete: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 

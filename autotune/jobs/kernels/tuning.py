@@ -27,7 +27,7 @@ from autotune.compiler.runners import (
 )
 from autotune.compiler.target import TuneRequest
 from autotune.console import LiveProgress, stop_on_interrupt
-from autotune.errors import AutotuneError, TransientDeviceError, UsageError
+from autotune.errors import AutotuneError, TransientDeviceError, UsageError, counted
 from autotune.jobs.device import fleet_runner, model_runner
 from autotune.jobs.provenance import RunInterrupted, about_run, how_to_resume, named
 from autotune.jobs.requests import ResolvedRequest, StepRequest, check_allowed, outside, positive
@@ -282,11 +282,14 @@ def _learned(
     others = len({key for one in found for key in one.sources} - set(own.sources))
     equal = sum(one.equal for one in learned.of.values())
     line = (
-        f"records: {len(own.schedules)} schedules of {len(own.sources)} runs on {identity}, {cores}: "
+        f"records: {counted(len(own.schedules), 'schedule')} of {counted(len(own.sources), 'run')} "
+        f"on {identity}, {cores}: "
         f"{equal} of {len(request.tasks)} kernels are known, {len(learned.of) - equal} are like known ones"
     )
     if others:
-        line += f"; {others} runs of other devices, drivers, TVM versions or cores are left out"
+        line += (
+            f"; left out: {counted(others, 'run')} of other devices, drivers, TVM versions or cores"
+        )
     return learned, line
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, pip_install
 from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
 from autotune.jobs.provenance import RunInterrupted
 from autotune.jobs.requests import KernelsRequest, SearchRequest, StepRequest, requested_step
@@ -50,13 +50,12 @@ class KernelsResult:
 
     @property
     def speedup(self) -> float | None:
-        """Predicted time of an untuned step divided by that of the tuned one.
+        """Predicted speed-up of a tuned step over an untuned one, from the paired blocks of the kernels.
 
         None if a kernel has no valid time.
         """
-        result = Result.from_json(dict(self.content))
-        before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-        return before / after if before and after else None
+        found = Result.from_json(dict(self.content)).step_speedup()
+        return None if found is None else found.ratio
 
     def to_frame(self) -> pandas.DataFrame:
         """Returns a table with one row for each kernel; needs pandas.
@@ -175,9 +174,8 @@ def tune_kernels(
         step=step, op=op, role=role, target=target, trials=trials, **_known(KernelsRequest, options)
     )
     resolved = request.resolved()
-    name = step.model if step else None
     with _ctrl_c():
-        done = tune(resolved.tuned, Path(logs), model=name, listeners=callbacks)
+        done = tune(resolved.tuned, Path(logs), step=step, listeners=callbacks)
     if step is not None:
         measure_step(resolved, done, wanted=run_step)
     return KernelsResult(done.path, read_run(done.path).ended())
@@ -342,7 +340,7 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise UsageError("pandas is not installed", hint="pip install pandas") from error
+        raise UsageError("pandas is not installed", hint=pip_install("pandas")) from error
     return pandas.DataFrame(list(rows))
 
 

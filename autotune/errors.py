@@ -26,6 +26,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+def counted(number: int, what: str) -> str:
+    """Returns a number of things: `1 run`, `2 runs`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
     """Returns a hint that lists names, beginning with the probably intended one.
 

@@ -50,6 +50,8 @@ LOOK = """
       title: svg.querySelector(':scope > title')?.textContent || '',
       told: svg.querySelector(':scope > desc')?.textContent || '',
       width: own.width, height: own.height, marks: marks.length,
+      least_text: Math.min(99, ...texts.map(t =>
+        parseFloat(getComputedStyle(t).fontSize) * own.width / svg.viewBox.baseVal.width)),
       marks_outside: marks.filter(m => outside(m.getBoundingClientRect())).length,
       texts_outside: texts.filter((t, i) => outside(boxes[i])).map(said),
       overlaps,
@@ -71,6 +73,12 @@ LOOK = """
   return {
     title: document.title, plots, contrast,
     tables: document.querySelectorAll('table').length,
+    wide_tables: [...document.querySelectorAll('.wide:has(> table)')]
+      .filter(box => box.scrollWidth > box.clientWidth + 1)
+      .map(box => [...box.querySelectorAll('th')].map(th => th.textContent).join(', ')),
+    seen_columns: [...document.querySelectorAll('table')].map(table =>
+      [...table.querySelectorAll('thead th')].filter(th => th.getBoundingClientRect().width)
+        .map(th => th.textContent)),
     sideways: whole.scrollWidth - whole.clientWidth,
     downloads: [...document.querySelectorAll('a[download]')].map(a => ({name: a.download, href: a.href})),
   };

@@ -103,7 +103,7 @@ def compared(report: Report, seed: int, trials: int, logs: Path) -> float:
     print(
         f"seed {seed}: {cold[-1]:.4g} ms a step after {trials} trials without records; with them after "
         f"{'more than ' + str(trials // 2) if reached is None else reached}, and {warm[-1]:.4g} ms after "
-        f"{trials // 2} (last timing: {cold_result['step_ms']['tuned']:.4g} and "
+        f"{trials // 2} (final benchmark: {cold_result['step_ms']['tuned']:.4g} and "
         f"{warm_result['step_ms']['tuned']:.4g} ms); {warm_result['records']}",
         flush=True,
     )

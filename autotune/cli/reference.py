@@ -40,8 +40,8 @@ where `kind` is `usage`, `record`, `device`, `toolchain`, `nothing_measured`, `f
 
 Tables are as wide as the terminal (or `COLUMNS`), and 100 columns wide in a pipe. Columns that do not fit are
 left out and named below the table; `--wide` shows all columns. Where a command takes a run, `latest` is the
-newest run that it can take (`autotune runs` lists them). A command that produces something prints the next
-command to standard error; `-q` suppresses it.
+newest run that it can take (`autotune runs` lists them). Each command prints the next command to
+standard error, as its last line; `-q` suppresses it.
 
 | exit code | meaning |
 |---|---|

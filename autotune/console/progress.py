@@ -21,6 +21,9 @@ from rich.table import Column
 from autotune.console.logs import LOGGER
 from autotune.waits import AGAIN_S, telling
 
+_PREPARING = 2
+"""Reports of a phase before its pace is known."""
+
 
 class LiveProgress:
     """Shows a run's progress with its ETA on stderr.
@@ -52,8 +55,10 @@ class LiveProgress:
         self._task: Any = None
         self._name = ""
         self._total = 0
-        self._began = self._told = -math.inf
-        self._first: int | None = None
+        self._told = -math.inf
+        self._reports = 0
+        self._since = 0, -math.inf
+        """What was done, and when, from which on the pace is taken."""
         self._waits = ExitStack()
 
     def __enter__(self) -> LiveProgress:
@@ -73,7 +78,7 @@ class LiveProgress:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(name, total=total, detail="")
-        self._name, self._total, self._began, self._first = name, total, time.monotonic(), None
+        self._name, self._total, self._reports = name, total, 0
         if not self._console.is_terminal and total:
             self._tell(f"{name}: 0/{total}")
 
@@ -85,13 +90,15 @@ class LiveProgress:
 
     def step(self, done: int, text: str) -> None:
         self._bar.update(self._task, completed=min(done, self._total), detail=text)
-        if self._first is None:
-            self._first = (
-                done - 1 if done else 0
-            )  # Work done by an earlier part of the run took no time now.
+        now = time.monotonic()
+        self._reports += 1
+        # The first report may be of an earlier part of the run. The first result takes longer than others.
+        if self._reports <= _PREPARING:
+            self._since = done, now
         if not self._console.is_terminal and self._silent():
-            one_s = (time.monotonic() - self._began) / max(done - self._first, 1)
-            left = f", about {one_s * (self._total - done):.0f} s left" if done else ""
+            before, began = self._since
+            pace = (now - began) / (done - before) if done > before else None
+            left = "" if pace is None else f", about {pace * (self._total - done):.0f} s left"
             self._tell(f"{self._name}: {done}/{self._total}{left}")
 
     def _wait(self, text: str) -> None:

@@ -14,7 +14,7 @@ from .journal import (
 )
 from .local import LocalDevice
 from .ports import free_port
-from .probes import capabilities
+from .probes import Capability, capabilities
 from .sensors import ThermalZone, celsius
 from .shell import BOOT_ID
 from .topology import Cluster, Files, cpu_list, cpu_list_text, number, text
@@ -22,6 +22,7 @@ from .topology import Cluster, Files, cpu_list, cpu_list_text, number, text
 __all__ = [
     "BOOT_ID",
     "capabilities",
+    "Capability",
     "celsius",
     "Change",
     "choose",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -171,6 +172,7 @@ class RunFolder:
 
         Raises:
             UsageError: The folder cannot be made there.
+            RecordError: The disk is full; no folder is left.
         """
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         name = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
@@ -185,9 +187,13 @@ class RunFolder:
                     f"cannot make a run folder in {parent}: {error.strerror}",
                     hint="give a writable folder with --logs",
                 ) from error
-            lock = _lock(path)
-            write_json(path / _RUN, {"schema_version": RUN_SCHEMA_VERSION, **about})
-            return cls(path, lock)
+            try:
+                lock = _lock(path)
+                write_json(path / _RUN, {"schema_version": RUN_SCHEMA_VERSION, **about})
+                return cls(path, lock)
+            except RecordError:
+                shutil.rmtree(path, ignore_errors=True)  # Nothing could be resumed.
+                raise
         raise UsageError(f"too many runs of this second in {parent}")
 
     @classmethod

@@ -10,16 +10,21 @@ from typing import Any
 from autotune.errors import RecordError
 from autotune.reading import LINES, Unreadable, lines, open_file
 from autotune.records.json_form import json_text
+from autotune.records.run_paths import is_run
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_error(path: Path, error: OSError) -> RecordError:
-    """Returns the error for a failed write, which names a full disk."""
-    if error.errno in _FULL:
+    """Returns the error for a failed write. It names a full disk, and how to continue a run that was begun."""
+    if error.errno in _FULL and is_run(path.parent):
         return RecordError(
             f"{path}: the disk is full; every line before this one is intact",
             hint=f"free some space, then continue with --resume {path.parent}",
+        )
+    if error.errno in _FULL:
+        return RecordError(
+            f"{path}: the disk is full", hint="free some space, then run the same command again"
         )
     return RecordError(f"{path} cannot be written: {error.strerror}")
 

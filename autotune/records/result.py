@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autotune.errors import counted
 from autotune.reading import Count, Number, Seconds, typed
 
 RESULT_SCHEMA_VERSION = 1
@@ -80,6 +81,7 @@ class TaskResult:
         ties: The default or the second best, by digest, if the final benchmark cannot tell them from the winner.
         doubt: Why times of the final benchmark cannot be trusted; empty if they can. Ratios still hold.
         pool: The best few schedules with correct results, fastest first, including the untuned default.
+        default_failure: Why the untuned default has no time; empty if it has one, or is not known.
     """
 
     name: str
@@ -102,6 +104,14 @@ class TaskResult:
     ties: tuple[str, ...] = ()
     doubt: str = ""
     pool: tuple[PooledSchedule, ...] = ()
+    default_failure: str = ""
+
+    @property
+    def saved_ms(self) -> float:
+        """Milliseconds that tuning the kernel saves in a step; minus infinity where that is unknown."""
+        if self.default_ms is None or self.tuned_ms is None:
+            return -math.inf
+        return self.count * (self.default_ms - self.tuned_ms)
 
 
 @dataclass(frozen=True)
@@ -124,9 +134,23 @@ class RecordsUse:
 
     def __str__(self) -> str:
         return (
-            f"records: {self.equal} kernels were known, {self.similar} began with similar ones, {self.unknown} are "
-            f"new; about {self.saved_trials} trials saved, going by what earlier runs took to get as far"
+            f"records: {counted(self.equal, 'kernel')} known, {self.similar} begun with similar ones, "
+            f"{self.unknown} new; about {counted(self.saved_trials, 'trial')} saved, going by what earlier runs "
+            "took to get as far"
         )
+
+
+@dataclass(frozen=True)
+class StepSpeedup:
+    """The predicted speed-up of a step.
+
+    Attributes:
+        ratio: Time of the untuned step over that of the tuned one.
+        ends: Its 95 % confidence interval; None if a kernel has none.
+    """
+
+    ratio: float
+    ends: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -166,6 +190,34 @@ class Result:
                 return None
             total += task.count * time
         return total
+
+    def step_speedup(self) -> StepSpeedup | None:
+        """Predicts how much faster a tuned step is than an untuned one, from the kernels' speed-ups.
+
+        A kernel's speed-up counts by its part of the tuned step. The step of one kernel has that kernel's speed-up
+        and interval. The errors of several kernels are independent of each other.
+
+        Returns None if a kernel has no time at all.
+        """
+        ratio = total = below = above = 0.0
+        known = True
+        for task in self.tasks:
+            if not task.tuned_ms or not task.default_ms:
+                return None
+            weight = task.count * task.tuned_ms
+            own = task.default_ms / task.tuned_ms if task.speedup is None else task.speedup
+            ends = (own, own) if own == 1 else task.ci
+            total += weight
+            ratio += weight * own
+            if ends is None:
+                known = False
+                continue
+            below += (weight * (own - ends[0])) ** 2
+            above += (weight * (ends[1] - own)) ** 2
+        if not total:
+            return None
+        ends = ((ratio - math.sqrt(below)) / total, (ratio + math.sqrt(above)) / total)
+        return StepSpeedup(ratio / total, ends if known else None)
 
     def geometric_mean_speedup(self, operators: Sequence[str]) -> float | None:
         """Returns the geometric mean of the speed-ups of these operators' tasks; None if there are none."""

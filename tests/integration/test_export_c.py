@@ -91,6 +91,7 @@ def test_pkg_config_knows_what_a_program_needs(library: Path, tmp_path: Path, st
 
 def test_verify_finds_every_kernel_of_every_variant_right(library: Path) -> None:
     done = autotune("verify", library, "--json")
+    assert done.stderr.splitlines()[-1] == f"next: less {library / 'README.md'}"
     assert done.returncode == 0, done.stdout + done.stderr
     content = json.loads(done.stdout)
     assert (content["schema_version"], content["ok"], content["device"]) == (1, True, "host")
@@ -405,6 +406,8 @@ def test_verify_sees_a_wrong_result(run: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "wrong" in done.stdout
     assert "WRONG" in done.stdout
+    assert "matmul_forward" not in done.stdout  # Names as in other tables.
+    assert done.stderr.splitlines()[-1] == f"next: autotune export RUN --out {out}"
 
 
 @pytest.mark.parametrize("kind", ["c", pytest.param("tvm", marks=pytest.mark.exhaustive)])

@@ -185,6 +185,6 @@ def test_the_dashboard_shows_names_units_and_the_system_s_own_choice(dashboard: 
     own = [
         trial
         for trial in study["trials"]
-        if any(attribute["key"] == "system's own choice" for attribute in trial["user_attrs"])
+        if any(attribute["key"] == "default" for attribute in trial["user_attrs"])
     ]
     assert [(trial["params"], len(trial["values"])) for trial in own] == [([], 2)]

@@ -13,6 +13,7 @@ import pytest
 from command import autotune as command
 
 import autotune
+from autotune.errors import pip_install
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 SMALL = "matmul:m=16,n=32,k=16"
@@ -88,7 +89,7 @@ def test_frames_need_pandas_and_say_so(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(autotune.AutotuneError) as failed:
         result.to_frame()
-    assert failed.value.hint == "pip install pandas"
+    assert failed.value.hint == pip_install("pandas")
     monkeypatch.undo()
     pandas = pytest.importorskip("pandas")
     assert isinstance(result.to_frame(), pandas.DataFrame)

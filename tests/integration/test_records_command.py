@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,22 @@ def test_a_known_kernel_is_not_searched_from_nothing(store: Path, tmp_path: Path
     text = autotune("kernels", "--resume", run, "--trials", "10").stdout
     tried = [event["digest"] for event in trials_of(tmp_path)]
     assert len(set(tried)) == len(tried) == 10
-    assert "records: 1 kernels were known, 0 began with similar ones, 0 are new" in text
+    assert "records: 1 kernel known, 0 begun with similar ones, 0 new" in text
+
+
+@pytest.mark.parametrize("command", ["pull", "merge"])
+def test_the_command_that_is_told_knows_every_kernel(command: str, tmp_path: Path) -> None:
+    step = ("--model", "lenet", "--batch", "2", "--classes", "7", "--optimizer", "momentum")
+    run = ("--emulate", "meizu-16t", "--cluster", "big", "--trials", "24")
+    answered("kernels", *step, *run, "--logs", tmp_path / "logs")
+    to = "--store" if command == "pull" else "--out"
+    told = autotune("records", command, tmp_path / "logs", to, tmp_path / "records").stderr
+    line = told.splitlines()[-1]
+    assert line.startswith(f"next: autotune kernels {' '.join(step)}")
+    again = autotune(*shlex.split(line)[2:], "--trials", "4", "--logs", tmp_path / "again")
+    (known,) = re.findall(r"(\d+) of \d+ kernels are known", again.stderr)
+    (listed,) = answered("records", "list", tmp_path / "records")["databases"]
+    assert int(known) == listed["tasks"] > 0
 
 
 def test_a_similar_kernel_begins_with_schedules_that_were_made_to_fit(

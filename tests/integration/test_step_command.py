@@ -57,6 +57,7 @@ def told(run: Path) -> dict[str, Any]:
         "step", "--model", "lenet", "--batch", "2", "--run", run, "--steps", "8", "--json"
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == f"next: autotune breakdown {run}"
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -77,6 +78,10 @@ def test_the_same_seed_gives_the_same_losses_tuned_or_not(told: dict[str, Any]) 
     for extra in ((), ("--micro-batch", "1"), ("--recompute", "2")):
         done = autotune(
             "step", "--model", "lenet", "--batch", "2", "--steps", "6", "--json", *extra
+        )
+        # Nothing is tuned yet.
+        assert done.stderr.splitlines()[-1].startswith(
+            "next: autotune kernels --model lenet --batch 2"
         )
         losses.append(json.loads(done.stdout)["losses"])
     for other in losses[1:]:

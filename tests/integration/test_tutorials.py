@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +17,11 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from autotune.cli.commands.kernels_table import show
+from autotune.cli.commands.kernels_table import show, show_measured
 from autotune.cli.main import app, main
 from autotune.cli.reference import commands
 from autotune.errors import UsageError
-from autotune.records import Result, read_run
+from autotune.records import Drift, Result, read_run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -238,6 +239,33 @@ def test_tables_are_shown_as_they_are_printed(
         for words in text
         if {"default", "tuned"} <= set(words) or words[:3] == ["s", "a", "step"]
     ]
+
+
+KERNELS_END = (
+    "predicted step", "geometric mean", "drift:", "measured step", "  measured", "  not measured",
+)  # fmt: skip
+"""How the last lines of `autotune kernels` begin."""
+
+
+def test_what_kernels_ends_with_is_shown_word_by_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    found = Result.from_json(read_run(SAMPLE).result or {})
+    show(replace(found, drifts=(Drift("", 60, 0.7, (0.39, 0.78)),)), None)
+    one = {"ms": 1.0, "ci_ms": [0.9, 1.1], "tuned_is_faster": 2.0, "ci": [1.9, 2.1]}
+    none = {"left_out": {"pytorch": "PyTorch is not installed"}, "pytorch": None}
+    show_measured({"threads": 2, "blocks": 12, "untuned": one, "tuned": one, **none})
+    printed = {words_in(line) for line in capsys.readouterr().out.splitlines()}
+    text = LAPTOP.read_text(encoding="utf-8")
+    shown = [line[4:] for line in text.splitlines() if line[4:].startswith(KERNELS_END)]
+    assert [line for line in shown if words_in(line) not in printed] == []
+    assert all(any(line.startswith(begin) for line in shown) for begin in KERNELS_END)
+
+
+def words_in(line: str) -> str:
+    """A line without its figures and their units."""
+    return re.sub(r"\b0 (?:us|ms|s)\b", "0", re.sub(r"0-0", "0 0", shape(line)))
 
 
 def check_formats(logs: Path) -> None:

@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "report.plots": "",
     "report.tables": "records studies.space",
     "report.pages": "measurement records report.plots report.tables studies.space workloads",
-    "report.comparing": "measurement records report.pages report.plots studies.space",
+    "report.comparing": "measurement records report.pages report.plots studies.space workloads",
     "doctor": "compiler.native",
     "jobs.provenance": "studies.run",
     "jobs.device": "compiler.native compiler.runners compiler.target console devices emulator.device "

@@ -13,9 +13,11 @@ import typer.main
 from typer.core import TyperGroup
 
 from autotune.cli.main import app, main
+from autotune.cli.options import completion
 from autotune.cli.reference import commands
 from autotune.cli.shared.help import group_of
 from autotune.errors import choices
+from autotune.studies.run import SAMPLERS
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 
@@ -43,6 +45,9 @@ def offered(line: str, folder: Path, shell: str = "bash") -> list[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(SAMPLE, tmp_path / "logs" / "20260101T000000Z-cpu-matmul")
+    for name in ("my.toml", "mine/other.toml", "mine/other.txt", "records/a.records.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
     return tmp_path
 
 
@@ -54,7 +59,22 @@ def folder(tmp_path: Path) -> Path:
         ("autotune kernels --prec", ["--precision"]),
         ("autotune kernels --target a", ["arm-cpu", "adreno"]),
         ("autotune joint --model squeezenet1_1 --emulate mei", ["meizu-16t"]),
-        ("autotune step --model lenet --run l", ["latest", "logs/20260101T000000Z-cpu-matmul"]),
+        (
+            "autotune step --model lenet --run l",
+            ["latest", "logs/20260101T000000Z-cpu-matmul", "logs/"],
+        ),
+        ("autotune records show rec", ["records/"]),
+        ("autotune records show records/", ["records/a.records.gz"]),
+        ("autotune kernels --op mat", ["matmul:m=,n=,k="]),
+        ("autotune kernels --role f", ["forward"]),
+        ("autotune kernels --role forward,w", ["forward,weight_grad"]),
+        ("autotune kernels --space m", ["mine/", "my.toml"]),
+        ("autotune kernels --space mine/", ["mine/other.toml"]),
+        ("autotune cpu-config --space m", ["mine/", "my.toml"]),
+        ("autotune joint --space p", ["phone"]),
+        ("autotune cpu-config --sampler ", ["tpe", "nsga2", "random", "grid"]),
+        ("autotune replay x.csv --sampler r", ["random"]),
+        ("autotune replay x.csv --objective e", ["energy", "edp"]),
         ("autotune kernels --layout channels-f", ["channels-first"]),
         # Bash makes three words of an option with its value.
         ("autotune kernels --target = ad", ["adreno"]),
@@ -67,6 +87,10 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_a_shell_is_told_what_may_be_typed_next(line: str, found: list[str], folder: Path) -> None:
     assert offered(line, folder) == found
+
+
+def test_the_samplers_that_are_offered_are_those_there_are() -> None:
+    assert tuple(completion.samplers("")) == SAMPLERS
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -378,7 +378,7 @@ def test_doctor_is_content(
     play(monkeypatch, FINE, LACKING)
     assert main(["doctor"]) == 0
     shown = capsys.readouterr()
-    assert shown.err == ""
+    assert shown.err == "next: autotune kernels --model lenet\n"
     assert "Optional, to fix:\n  NDK (optional): not set\n    export NDK=FOLDER\n" in shown.out
     assert "Required" not in shown.out
     assert shown.out.endswith("\nReady to tune for this machine's processor.\n")

@@ -1,4 +1,4 @@
-"""The last timing: who wins, and what happens when contestants crash, are wrong, or are not there."""
+"""The final benchmark: who wins, and what happens when contestants crash, are wrong, or are not there."""
 
 import math
 from dataclasses import replace

@@ -1,5 +1,6 @@
 """Run folders: appended, locked, repaired after a kill, and clear when damaged or when the disk is full."""
 
+import errno
 import json
 import math
 import os
@@ -21,7 +22,8 @@ from autotune.records import (
     step_shares,
 )
 from autotune.records.folder import read_json
-from autotune.records.lines import LineFile, cut_torn_line, read_lines
+from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
+from autotune.records.result import StepSpeedup
 from autotune.report.pages.html_page import download
 
 
@@ -65,6 +67,31 @@ def test_a_result_of_an_earlier_version_with_infinity_is_read_as_unknown(tmp_pat
     path = tmp_path / "result.json"
     path.write_text('{"gain": Infinity, "lost": NaN, "time_s": 1.5}')
     assert read_json(path) == {"gain": None, "lost": None, "time_s": 1.5}
+
+
+def test_the_step_of_one_kernel_has_that_kernel_s_speed_up() -> None:
+    alone = task_result(count=3, default_ms=41.4, tuned_ms=1.0, speedup=27.27, ci=(20.0, 30.0))
+    assert step_of(alone) == StepSpeedup(pytest.approx(27.27), pytest.approx((20.0, 30.0)))
+
+
+def test_the_speed_up_of_a_step_weighs_kernels_by_their_part_of_the_tuned_step() -> None:
+    fast = task_result(count=1, default_ms=9.0, tuned_ms=1.0, speedup=10.0, ci=(7.0, 13.0))
+    kept = task_result(count=3, default_ms=1.0, tuned_ms=1.0, speedup=1.0, ci=None)
+    found = step_of(fast, kept)
+    assert found == StepSpeedup(pytest.approx(13 / 4), pytest.approx((10 / 4, 16 / 4)))
+    # Independent errors of four equal kernels: half of one kernel's.
+    assert step_of(fast, fast, fast, fast) == StepSpeedup(
+        pytest.approx(10.0), pytest.approx((8.5, 11.5))
+    )
+    unknown = step_of(
+        fast, task_result(count=1, default_ms=2.0, tuned_ms=1.0, speedup=None, ci=None)
+    )
+    assert unknown == StepSpeedup(pytest.approx(6.0), None)
+    assert step_of(fast, task_result(default_ms=None)) is None
+
+
+def step_of(*tasks: TaskResult) -> StepSpeedup | None:
+    return Result("cpu", {"name": "a device"}, False, 1, 1.0, tasks).step_speedup()
 
 
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
@@ -141,8 +168,9 @@ except RecordError as error:
 
 def test_a_full_disk_ends_with_a_clear_error_and_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
+    (tmp_path / "run.json").write_text("{}")
     done = subprocess.run(
-        [sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", FILL, str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stderr
     assert "the disk is full" in done.stdout
@@ -165,7 +193,7 @@ except RecordError as error:
     sys.exit(str(error))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "result.json")],
+        [sys.executable, "-B", "-c", code, str(tmp_path / "result.json")],
         capture_output=True,
         text=True,
         check=False,
@@ -180,6 +208,28 @@ def test_append_writes_whole_lines(tmp_path: Path) -> None:
     file.append("text")
     file.close()
     assert read_lines(tmp_path / "x.jsonl") == [{"a": [1, 2]}, "text"]
+
+
+def test_a_run_that_a_full_disk_kept_from_beginning_is_not_promised_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("autotune.records.folder.tempfile.mkstemp", full)
+    with pytest.raises(RecordError, match=r"run\.json: the disk is full") as refused:
+        make(tmp_path)
+    assert "--resume" not in refused.value.hint
+    assert "same command again" in refused.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_during_a_run_says_how_to_go_on(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device")
+    with make(tmp_path) as folder:
+        for name in ("events.jsonl", "result.json", "raw"):
+            assert f"--resume {folder.path}" in disk_error(folder.path / name, error).hint
+    assert "--resume" not in disk_error(tmp_path / "page.html", error).hint
 
 
 def task_result(**changes: object) -> TaskResult:

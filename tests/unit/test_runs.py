@@ -4,16 +4,24 @@ import inspect
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotune.cli.main import app, main
-from autotune.cli.options.latest import run_path
+from autotune.cli.options.latest import LatestRun, plan_path, run_path
+from autotune.cli.shared import Later
 from autotune.errors import UsageError
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
+
+
+def found(parser: Callable[[str], Path], text: str, option: str = "run", **options: Any) -> Path:
+    """What an option's value is, where a command has these options."""
+    value: Any = parser(text)
+    return Path(value.found(option, options) if isinstance(value, Later) else value)
 
 
 @pytest.fixture
@@ -56,6 +64,10 @@ def test_runs_are_listed_the_newest_first(logs: Path, capsys: pytest.CaptureFixt
     assert shown[0].split()[:4] == ["run", "command", "model", "batch"]
     assert "not ended" in shown[2]
     assert main(["runs", "elsewhere"]) == 2
+    assert main(["runs", "--logs", "elsewhere"]) == 2
+    assert main(["runs", "logs", "--logs", "logs"]) == 2
+    assert main(["runs", "--logs", str(logs), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
 
 
 def test_no_runs_are_no_fault(
@@ -67,7 +79,7 @@ def test_no_runs_are_no_fault(
     assert main(["runs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == []
     assert main(["report", "latest"]) == 2
-    assert "`autotune runs` lists runs" in capsys.readouterr().err
+    assert "DIR/latest is its newest run" in capsys.readouterr().err
 
 
 def test_latest_is_the_newest_run_that_a_command_takes(logs: Path) -> None:
@@ -76,23 +88,95 @@ def test_latest_is_the_newest_run_that_a_command_takes(logs: Path) -> None:
         for day, what in ((3, "cpu-matmul"), (4, "joint-sm8150"))
     )
     relative = Path("logs")
-    assert run_path("kernels")("latest") == relative / newest.name
-    assert run_path()("latest") == relative / search.name
-    assert (
-        run_path("joint")("latest/plans/best.json")
-        == relative / search.name / "plans" / "best.json"
-    )
+    assert found(run_path("kernels"), "latest") == relative / newest.name
+    assert found(run_path(ended=False), "latest") == relative / search.name
+    assert found(run_path(), "latest") == relative / newest.name
     moved = shutil.copytree(logs, logs.parent / "others")
-    assert run_path("kernels")(f"{moved}/latest") == moved / newest.name
-    with pytest.raises(UsageError, match="no run of profile in logs"):
-        run_path("profile")("latest")
+    assert found(run_path("kernels"), f"{moved}/latest") == moved / newest.name
+    with pytest.raises(UsageError, match="no run of profile that has ended in logs") as none:
+        found(run_path("profile"), "latest")
+    assert "DIR/latest" in none.value.hint
     # Of one second, the one whose folder was made last.
     twin = shutil.copytree(newest, logs / f"{newest.name}-2")
     os.utime(twin / "run.json", (2e9, 2e9))
-    assert run_path("kernels")("latest") == relative / twin.name
+    assert found(run_path("kernels"), "latest") == relative / twin.name
     # A folder of that name counts.
     Path("latest").mkdir()
-    assert run_path("kernels")("latest") == Path("latest")
+    assert found(run_path("kernels"), "latest") == Path("latest")
+
+
+def for_target(run: Path, family: str, triple: str = "") -> None:
+    """Makes a run one of kernels for another processor."""
+    about = json.loads((run / "run.json").read_text())
+    about["request"]["target"] |= {"family": family, "triple": triple}
+    (run / "run.json").write_text(json.dumps(about))
+
+
+ARM = "aarch64-linux-gnu"
+HERE, THERE, GPU = (f"2026010{day}T000000Z-cpu-matmul" for day in (1, 3, 2))
+
+
+@pytest.mark.parametrize(
+    ("option", "options", "expected"),
+    [
+        ("run", {"device": None, "plan": None}, HERE),
+        ("run", {"device": "local", "emulate": None}, HERE),
+        ("run", {"device": None, "emulate": "meizu-16t"}, THERE),
+        ("run", {"device": "9WV4C18B11001234"}, THERE),
+        ("run", {"device": None, "ssh": ["pi@board"]}, THERE),
+        ("run", {}, THERE),
+        ("gpu_run", {"device": None}, GPU),
+        ("start_from", {"target": None, "target_json": None, "emulate": None}, HERE),
+        ("records", {"target": "arm-cpu", "target_json": None, "emulate": None}, THERE),
+        ("start_from", {"target": None, "target_json": None, "emulate": "meizu-16t"}, THERE),
+        ("start_from", {"target": "mali", "target_json": None, "emulate": None}, GPU),
+        ("runs", {"kind": "opencl"}, GPU),
+        ("runs", {"kind": "c"}, THERE),
+    ],
+)
+def test_latest_is_for_the_processor_that_the_command_uses(
+    logs: Path, option: str, options: dict[str, Any], expected: str
+) -> None:
+    shutil.copytree(SAMPLE, logs / GPU)
+    for_target(logs / THERE, "cpu", ARM)
+    for_target(logs / GPU, "opencl", ARM)
+    # Newer than all others, but it has not ended.
+    unfinished = shutil.copytree(SAMPLE, logs / "20260109T000000Z-cpu-matmul")
+    (unfinished / "result.json").unlink()
+    assert found(run_path("kernels"), "latest", option, **options).name == expected
+
+
+def test_a_command_takes_the_newest_run_that_fits_its_other_options(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for_target(logs / THERE, "cpu", ARM)
+    shutil.rmtree(logs / HERE)
+    step = ["step", "--run", "latest", "--model", "lenet", "--batch", "2"]
+    assert main(step) == 2
+    assert "no run of kernels for cpu that has ended in logs" in capsys.readouterr().err
+    assert main(["kernels", "--from", "latest", "--op", "matmul:m=8,n=8,k=8"]) == 2
+    assert "no run of kernels for cpu that has ended in logs" in capsys.readouterr().err
+
+
+def test_the_latest_plan_is_that_of_the_newest_search_with_one(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match="no run of joint with plans"):
+        found(plan_path(), "latest")
+    for arguments in (["step", "--plan", "latest"], ["export", "--plan", "latest", "--out", "x"]):
+        assert main(arguments) == 2
+        assert "no run of joint with plans/best.json" in capsys.readouterr().err
+    search = logs / "20260104T000000Z-joint-sm8150"
+    earlier = Path(shutil.copytree(search, logs / "20260102T000000Z-joint-sm8150"))
+    (earlier / "plans").mkdir()
+    for name in ("best.json", "knee.json"):
+        (earlier / "plans" / name).write_text("{}")
+    plans = Path("logs", earlier.name, "plans")
+    assert found(plan_path(), "latest") == plans / "best.json"
+    assert found(plan_path(), "latest/plans/knee.json") == plans / "knee.json"
+    assert found(plan_path(), f"logs/{earlier.name}") == plans / "best.json"
+    assert main(["step", "--plan", "latest"]) == 2
+    assert f"{plans / 'best.json'} is not a plan" in capsys.readouterr().err
 
 
 def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,8 +186,8 @@ def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) ->
         ["compare", "latest", "logs/20260101T000000Z-cpu-matmul"],
         ["report", "logs/latest"],
     ):
-        # The newest of all is a search without a measurement, which has neither page nor comparison.
-        expected = 0 if arguments[0] in ("breakdown", "records") else 2
+        # The newest of all is a search without a measurement, which has no page.
+        expected = 2 if arguments[0] == "report" else 0
         assert main(arguments) == expected
     assert "20260104T000000Z-joint-sm8150" in capsys.readouterr().err
     shutil.rmtree(logs / "20260104T000000Z-joint-sm8150")
@@ -113,6 +197,14 @@ def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) ->
     assert shown.err.startswith("next: python -m webbrowser ")
     assert main(["-q", "report", "latest"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_what_is_compared_with_the_latest_says_its_kind(logs: Path) -> None:
+    search = logs / "20260104T000000Z-joint-sm8150"
+    (search / "result.json").write_text("{}")
+    options = {"second": Path("logs", HERE)}
+    assert found(run_path(), "latest", "first", **options).name == THERE
+    assert found(run_path(), "latest", "first", second=search) == Path("logs", search.name)
 
 
 def test_every_option_and_argument_that_takes_a_run_takes_latest(logs: Path) -> None:
@@ -144,12 +236,9 @@ def test_every_option_and_argument_that_takes_a_run_takes_latest(logs: Path) -> 
             if callback.__module__.endswith("cpu_config_compare") and name != "run":
                 continue  # Points of a run.
             (option,) = parameters[name].annotation.__metadata__
-            found = (
-                option.parser("latest/x")
-                if "kernels" in str(option.parser.__closure__[0].cell_contents)
-                else None
-            )
-            assert found is None or str(found).startswith("logs/2026"), (callback, name)
+            value = option.parser("elsewhere/latest")
+            assert isinstance(value, LatestRun), (callback, name)
+            assert value.folder == Path("elsewhere"), (callback, name)
             seen.add((callback.__module__.rpartition(".")[2], name))
     assert {("kernels", "resume"), ("export", "runs"), ("profile", "of"), ("step", "plan")} <= seen
     assert len(seen) > 15

@@ -78,6 +78,27 @@ def test_progress_without_a_terminal_begins_at_nothing_done_and_is_a_line_each_t
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("before", [0, 40])
+def test_what_comes_before_the_first_result_is_not_the_time_of_one(
+    before: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("autotune.console.progress.time.monotonic", lambda: now)
+    with LiveProgress() as progress:
+        progress.phase("search", before + 32)
+        progress.step(before, "")
+        now += 18.0  # Sketches, and the cost model.
+        for done in range(1, 13):
+            progress.step(before + done, "")
+            now += 1.0
+    total = before + 32
+    assert capsys.readouterr().err.splitlines() == [
+        f"search: 0/{total}",
+        f"search: {before + 1}/{total}",
+        f"search: {before + 11}/{total}, about 21 s left",
+    ]
+
+
 def test_waits_are_told_beside_progress_and_of_many_one_in_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

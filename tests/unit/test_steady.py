@@ -11,7 +11,8 @@ import pytest
 
 from autotune.compiler.programs.candidate import Candidate
 from autotune.compiler.run.drift import DriftWatch
-from autotune.compiler.run.task_state import TaskState, Trial
+from autotune.compiler.run.final_benchmark import Verdict
+from autotune.compiler.run.task_state import TaskState, Trial, _default_failure
 from autotune.compiler.runners.rpc_runner import RpcRunner
 from autotune.compiler.runners.runner import CompareRequest, DeviceFingerprint, MeasureRequest
 from autotune.compiler.runners.sessions import SessionWaits
@@ -260,3 +261,23 @@ def test_the_best_of_each_side_of_a_drift_comes_into_the_last_timing() -> None:
     task_state = TaskState(None, None, None)  # type: ignore[arg-type]  # its trials are all that counts
     task_state.trials = {"a": trial(1, 0), "b": trial(2, 0), "c": trial(3, 1), "d": trial(4, 1)}
     assert task_state.leaders(2) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "default_s", "expected"),
+    [
+        (Outcome("ok", (1.0,)), 1.0, ""),
+        (
+            Outcome("run_error", message="killed from outside\nmore"),
+            None,
+            "run error: killed from outside",
+        ),
+        (Outcome("timeout"), None, "timeout"),
+        (Outcome("ok", (1.0,)), None, "lost"),
+    ],
+)
+def test_a_default_without_a_time_says_why(
+    outcome: Outcome, default_s: float | None, expected: str
+) -> None:
+    verdict = Verdict("", default_s, None, None, None, {}, "" if default_s else "lost")
+    assert _default_failure(outcome, verdict) == expected

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -621,7 +621,7 @@ def test_what_others_queue_stands_for_the_nearest_that_the_space_has() -> None:
     assert trial.configuration.clusters == (ClusterSetting(2, 1_000_000), ClusterSetting(0))
 
 
-def test_the_system_s_own_choice_is_in_the_study_once_and_no_trial_of_the_search() -> None:
+def test_the_default_is_in_the_study_once_and_no_trial_of_the_search() -> None:
     table = read_paper_table(TABLE)
     table.default = Figures(9.0, 60.0)
     storage = optuna.storages.InMemoryStorage()
@@ -636,9 +636,23 @@ def test_the_system_s_own_choice_is_in_the_study_once_and_no_trial_of_the_search
     own = [
         t
         for t in optuna.load_study(study_name="x", storage=storage).trials
-        if "system's own choice" in t.user_attrs
+        if "default" in t.user_attrs
     ]
     assert [(t.values, t.params) for t in own] == [([9.0, 60.0], {})]
+
+
+def test_the_default_of_an_earlier_version_is_not_added_again() -> None:
+    table = read_paper_table(TABLE)
+    storage, default = optuna.storages.InMemoryStorage(), Figures(9.0, 60.0)
+    study = study_of(request(table.space(), 5), storage, "x")
+    old = optuna.load_study(study_name="x", storage=storage)
+    told = {"system's own choice": asdict(default)}
+    old.add_trial(optuna.create_trial(values=[9.0, 60.0], user_attrs=told))
+    study.tell_default(default)
+    assert len(old.trials) == 1
+    study.tell_default(Figures(8.0, 60.0))
+    assert [list(t.user_attrs) for t in old.trials] == [["system's own choice"], ["default"]]
+    assert study.trials() == []
 
 
 def test_studies_of_earlier_versions_go_on() -> None:

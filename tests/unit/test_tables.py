@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autotune.cli.commands.compare import show as show_comparison
 from autotune.cli.commands.doctor import write_report
 from autotune.cli.commands.kernels_table import show as show_kernels
 from autotune.cli.commands.profile import show as show_profile
@@ -66,9 +68,12 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     show_kernels(googlenet, None)
     head, _, *rows = lines_of(capsys)
     assert max(map(len, [head, *rows])) <= columns
-    for title in ("no.", "kernel", "role", "count", "untuned", "tuned", "speed-up (95 %)"):
+    for title in ("no.", "kernel", "role", "untuned", "tuned", "speed-up (95 %)"):
         assert title in head
-    kernels = rows[: len(googlenet.tasks)]
+    assert ("count" in head) == (columns > 80)
+    assert head.index("role") - head.index("kernel") >= 22
+    # Names that would look alike go on in a second line.
+    kernels = [row for row in rows if row[:3].strip().isdecimal() and " ms " in row]
     shown = [googlenet.tasks[int(row.split()[0]) - 1] for row in kernels]
     assert len({task.name for task in shown}) == len(googlenet.tasks)
     saved = [t.count * (t.default_ms - (t.tuned_ms or 0)) for t in shown if t.default_ms]
@@ -77,6 +82,16 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     assert any("conv2d" in row and "x (" in row and " ms " in row for row in kernels)
     assert ("not shown: " in "".join(rows)) == (columns < 160)
     assert ("formulation" in head) == (columns == 160)
+
+
+def test_a_kernel_without_an_untuned_time_says_why(
+    googlenet: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "crash: killed from outside by SIGKILL, 3 times"
+    tasks_ = (replace(googlenet.tasks[5], default_failure=told), googlenet.tasks[6])
+    show_kernels(replace(googlenet, tasks=tasks_), None)
+    lines = [line for line in lines_of(capsys) if "no untuned time" in line]
+    assert lines == [f"{short_name(tasks_[0].spec)} {tasks_[0].role}: no untuned time: {told}"]
 
 
 def test_kernels_have_their_whole_specs_and_every_column_where_it_is_asked(
@@ -95,6 +110,58 @@ def test_kernels_have_their_whole_specs_and_every_column_where_it_is_asked(
     # A command's --wide is its own.
     assert main(["records", "show", str(run)]) == 0
     assert not any("matmul:m=8" in line for line in lines_of(capsys))
+
+
+def test_names_that_would_look_alike_are_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    first, other, alone = (f"{n}x{'9' * 40}+relu" for n in ("matmul 2", "matmul 3", "conv2d 2"))
+    write_table((Column("kernel", least=24), number("x" * 68)), [(t, "") for t in (first, other)])
+    told = "".join(lines_of(capsys)[2:])
+    assert told.replace(" ", "") == (first + other).replace(" ", "")
+    write_table((Column("kernel", least=24), number("x" * 68)), [(first, ""), (alone, "")])
+    assert [line.strip() for line in lines_of(capsys)[2:]] == ["matmul…elu", "conv2d…elu"]
+
+
+def test_the_verdict_of_a_comparison_stays_longer_than_the_count(
+    googlenet: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {
+            "spec": task.spec, "role": task.role, "count": task.count, "first_ms": 120.0,
+            "second_ms": 120.0, "ratio": 1.0, "ci": (0.977, 1.023), "verdict": "tie",
+        }
+        for task in googlenet.tasks
+    ]  # fmt: skip
+    step = {"first_ms": 1.0, "second_ms": 1.0, "ratio": 1.0, "ci": None, "verdict": "tie"}
+    found = {
+        "kind": "kernels", "warnings": [], "settings": [], "tasks": rows, "only_first": [],
+        "only_second": [], "step": {"untuned": step, "tuned": step},
+        **{side: {"run": "r", "trials": 1, "device": "d"} for side in ("first", "second")},
+    }  # fmt: skip
+    seen = []
+    for columns in range(80, 121):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        show_comparison(found)
+        head = next(line for line in lines_of(capsys) if line.startswith("no."))
+        seen.append(("better" in head, "count" in head))
+        assert head.index("role") - head.index("kernel") >= 24
+    assert set(seen) == {(False, False), (True, False), (True, True)}
+
+
+def test_a_difference_has_short_names_and_one_thing_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["records", "diff", str(SAMPLE), str(SAMPLE)]) == 0
+    shown = capsys.readouterr().out
+    assert "matmul 8x24x40" in shown
+    assert "weight_grad" in shown or "data_grad" in shown
+    assert main(["records", "diff", str(SAMPLE), str(SAMPLE), "--wide"]) == 0
+    assert "matmul:m=8,n=24,k=40" in capsys.readouterr().out
+    assert main(["records", "pull", str(SAMPLE), "--store", str(tmp_path / "records")]) == 0
+    assert "of 2 kernels from 1 run, 9 of them new" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

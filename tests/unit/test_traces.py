@@ -202,6 +202,20 @@ def test_traces_that_are_damaged_or_hostile_are_one_line(
         assert told[0].startswith("autotune: error: ")
 
 
+def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "table.csv"
+    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
+    told = []
+    for word in ("small", "little"):
+        table.write_text(f"{head}\nbig,2,2,1,1,1\n{word},2,2,1,3,0.5\nhybrid,4,2,1,2,2\n")
+        assert main(["replay", str(table), "--json"]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    table.write_text(f"{head}\nmiddle,2,2,1,1,1\n")
+    assert main(["replay", str(table)]) == 2
+    assert "'middle' is no cluster" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("cores", ["99999999999999999999", "1000000000", "0", "-1", "1e3"])
 def test_a_table_has_cores_that_a_phone_may_have(
     tmp_path: Path, cores: str, capsys: pytest.CaptureFixture[str]
@@ -210,7 +224,9 @@ def test_a_table_has_cores_that_a_phone_may_have(
     head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
     table.write_text(f"{head}\nbig,{cores},2,1,1,1\nsmall,2,2,1,1,1\n")
     assert main(["replay", str(table)]) == 2
-    assert "line 2 is not a configuration" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "line 2 is not a configuration" in told
+    assert "hint: cluster is big, small, little or hybrid" in told
 
 
 def test_blocks_of_a_time_stamp_alone_leave_what_lies_beside_them(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from autotune.cli.shared import (
     time_text,
     with_wide,
     write_json,
+    write_next,
     write_table,
     write_text,
 )
@@ -71,6 +72,7 @@ def breakdown(
                 ],
             }
         )
+        write_next("report", run)
         return
     stand_in = f", a STAND-IN for {result.target}" if result.stand_in else ""
     write_text(f"{time_text(total / 1e3)} of kernels in a step, as tuned on {device}{stand_in}")
@@ -86,6 +88,7 @@ def breakdown(
         _columns("role and operator"),
         [_row(f"{s.role} {s.operator}".strip(), s.ms, total) for s in shares],
     )
+    write_next("report", run)
 
 
 def _summed(shares: list[Share]) -> list[Share]:

@@ -11,14 +11,18 @@ import typer
 from autotune.cli.options import completion, run_path
 from autotune.cli.shared import (
     Column,
+    name_of,
     number,
+    say_next,
     speedup_text,
     time_text,
     with_wide,
     write_json,
+    write_next,
     write_table,
     write_text,
 )
+from autotune.errors import counted
 
 
 @with_wide
@@ -71,9 +75,12 @@ def compare(
         write_page(html, page)
     if json:
         write_json(found)
-        return 0
-    if html is not None:
+    elif html is not None:
         print(f"page: {html}")
+    if html is None:
+        write_next("compare", first, second, "--html", "compare.html")
+    else:
+        say_next("python -m webbrowser", html.absolute())
     return 0
 
 
@@ -83,7 +90,7 @@ def show(found: dict[str, Any]) -> None:
 
     for side in ("first", "second"):
         one = found[side]
-        trials = f"{one['trials']} trials " if one["trials"] is not None else ""
+        trials = f"{counted(one['trials'], 'trial')} " if one["trials"] is not None else ""
         write_text(f"{side + ':':<8}{one['run']}: {trials}on {one['device']}")
     for warning in found["warnings"]:
         write_text(f"warning: {warning}")
@@ -92,10 +99,10 @@ def show(found: dict[str, Any]) -> None:
         write_table(
             (
                 number("no."),
-                Column("kernel", least=28),
+                name_of("kernel"),
                 Column("kernel", whole=True),
                 Column("role"),
-                number("count"),
+                number("count", rank=2),
                 number("first"),
                 number("second"),
                 Column("1st/2nd (95 %)"),

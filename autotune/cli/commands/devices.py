@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +12,10 @@ import typer
 
 from autotune.cli.options import Ssh, completion
 from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
+from autotune.errors import counted
 
 if TYPE_CHECKING:
-    from autotune.devices import DeviceInfo, Listed
+    from autotune.devices import Capability, DeviceInfo, Listed
     from autotune.emulator.phone import EmulatedPhone, ModelPhone
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -40,7 +42,15 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
     _say(notices)
     if json:
         write_json({"devices": [_as_json(one) for one in listed], "notices": notices})
-        return
+    else:
+        _show_list(listed)
+        _left_behind()
+    ready = [one.serial for one in listed if one.info is not None]
+    if ready:
+        write_next("devices", "show", ready[0])
+
+
+def _show_list(listed: list[Listed]) -> None:
     write_table(
         (
             Column("serial"),
@@ -63,7 +73,6 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
             typer.echo(f"{one.serial}: {one.reason}")
         if one.info and one.info.emulated:
             typer.echo(f"{one.serial}: {one.info.emulated}")
-    _left_behind()
 
 
 def _row(one: Listed) -> tuple[str, ...]:
@@ -131,7 +140,15 @@ def show(
         write_json(
             {"device": info.to_json(), "capabilities": [asdict(one) for one in matrix]},
         )
-        return
+    else:
+        _show_device(info, matrix)
+    if serial == "local":
+        write_next("kernels", "--model", "lenet")
+    else:
+        write_next("tracker", "up", "--device", serial)
+
+
+def _show_device(info: DeviceInfo, matrix: Sequence[Capability]) -> None:
     typer.echo(f"{info.model} ({info.soc}), {info.system}, {info.abi}, by {info.kind}")
     if info.emulated:
         typer.echo(info.emulated)
@@ -195,6 +212,7 @@ def emulate(
                 for name, p in every
             ],
         )
+        write_next("devices", "emulate", every[0][0])
         return
     if profile is None:
         raise UsageError("a profile is missing", hint=f"one of {', '.join(profiles.names())}")
@@ -267,7 +285,7 @@ def restore(
             raise UsageError(f"nothing is left of '{forget}'", hint="`autotune devices` shows it")
         for left in dropped:
             left.path.unlink(missing_ok=True)
-            typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
+            typer.echo(f"{forget}: {counted(len(left.changes), 'change')} given up", err=True)
     from autotune.jobs.device import still_there
 
     outcomes = list(journal.restore(still_there(), discovery.reach))
@@ -283,11 +301,12 @@ def restore(
     else:
         for left, failures in outcomes:
             done = len(left.changes) - len(failures)
-            typer.echo(f"{left.serial}: {done} of {len(left.changes)} changes undone")
+            typer.echo(f"{left.serial}: {done} of {counted(len(left.changes), 'change')} undone")
             for failure in failures:
                 typer.echo(f"  not undone: {failure}")
         if not outcomes:
             typer.echo("nothing was left changed")
+    write_next("devices")
     return 3 if any(failures for _, failures in outcomes) else 0
 
 
@@ -304,8 +323,8 @@ def _left_behind() -> None:
     for left in still_there():
         if left.changes:
             typer.echo(
-                f"{left.serial}: a run that died left {len(left.changes)} changes; "
-                "`autotune devices restore` undoes them",
+                f"{left.serial}: a run that died left {counted(len(left.changes), 'change')}; "
+                "`autotune devices restore` undoes what is left",
                 err=True,
             )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.shared import Column, with_wide, write_json, write_table
+from autotune.cli.shared import Column, with_wide, write_json, write_next, write_table
 from autotune.errors import ToolchainError
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ def doctor(
         write_json({"ready": ready, "checks": [_plain(check) for check in checks]})
     else:
         write_report(checks, ready)
-    if not ready:
+    if ready:
+        write_next("kernels", "--model", "lenet")
+    else:
+        write_next("doctor")
         raise typer.Exit(ToolchainError.exit_code)
 
 

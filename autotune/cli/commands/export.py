@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from autotune.cli.options import completion, run_path
+from autotune.cli.options import completion, plan_path, run_path
 from autotune.cli.shared import write_json, write_next
-
-if TYPE_CHECKING:
-    pass
+from autotune.errors import counted
 
 
 def export(
@@ -39,7 +37,7 @@ def export(
     plan: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("joint"),
+            parser=plan_path(),
             autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",
@@ -121,6 +119,7 @@ def export(
     if csv is not None:
         _write_csv(csv, runs or ())
         if out is None:
+            write_next("report", *(runs or ()))
             return
     if out is None:
         raise UsageError(
@@ -142,7 +141,7 @@ def export(
         write_next("verify", out)
         return
     names = ", ".join(one["name"] for one in done.manifest["variants"])
-    print(f"{len(done.manifest['kernels'])} kernels for {names} in {out}")
+    print(f"{counted(len(done.manifest['kernels']), 'kernel')} for {names} in {out}")
     if done.manifest["stand_in"]:
         print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)
     write_next("verify", out)

@@ -44,11 +44,19 @@ def kernels(
         ),
     ] = None,
     op: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="One operator instead of a model.")
+        str | None,
+        typer.Option(
+            autocompletion=completion.operators,
+            metavar="SPEC",
+            help="One operator instead of a model.",
+        ),
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option(help="Roles of --op, with commas; all of them if it is not given."),
+        typer.Option(
+            autocompletion=completion.roles,
+            help="Roles of --op, with commas; all of them if it is not given.",
+        ),
     ] = None,
     batch: Batch = None,
     classes: Classes = None,
@@ -63,7 +71,11 @@ def kernels(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
     space: Annotated[
-        Path | None, typer.Option(help="Search space to use instead of the target's own.")
+        Path | None,
+        typer.Option(
+            autocompletion=completion.space_files,
+            help="Search space to use instead of the target's own.",
+        ),
     ] = None,
     precision: Annotated[
         Precision | None,
@@ -110,7 +122,7 @@ def kernels(
     records: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="DIR",
             help="Start from records of the same device: a store (`autotune records pull`), a "
@@ -123,7 +135,7 @@ def kernels(
     resume: Annotated[
         Path | None,
         typer.Option(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="FOLDER",
             help="Resume a run. Only --trials may change.",
@@ -196,7 +208,7 @@ def kernels(
             )
         tuned, earlier = resumed_request(resume, trials)
         wanted, logs = ResolvedRequest(tuned), resume.parent
-    done = tune(wanted.tuned, logs or Path("logs"), earlier, model)
+    done = tune(wanted.tuned, logs or Path("logs"), earlier, wanted.step)
     if not json:
         show(done.result, done.notice)
     content, interrupted = done.content, False

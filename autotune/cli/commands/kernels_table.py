@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from autotune.cli.options import step_words
 from autotune.cli.shared import (
     Column,
     faster_text,
+    name_of,
     number,
     speedup_text,
     time_text,
@@ -18,6 +19,7 @@ from autotune.cli.shared import (
 )
 from autotune.compiler.programs import DEFAULT
 from autotune.console import LOGGER
+from autotune.errors import counted
 from autotune.jobs.kernels import StepOutcome, Tuned
 from autotune.jobs.requests import ResolvedRequest
 from autotune.records import Result, TaskResult
@@ -28,21 +30,21 @@ _SIDES = (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch eager
 
 def show(result: Result, notice: str | None) -> None:
     """Prints a result as a table on stdout."""
-    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
+    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -one[1].saved_ms)
     write_table(
         (
             number("no."),
-            Column("kernel", least=28),
+            name_of("kernel"),
             Column("kernel", whole=True),
             Column("role"),
-            number("count"),
+            number("count", rank=1),
             number("untuned"),
             number("tuned"),
             Column("speed-up (95 %)"),
-            number("GFLOP/s", rank=2),
-            number("trials", rank=1),
-            Column("failures", rank=3, least=14),
-            Column("formulation", rank=4, least=14),
+            number("GFLOP/s", rank=3),
+            number("trials", rank=2),
+            Column("failures", rank=4, least=14),
+            Column("formulation", rank=5, least=14),
         ),
         [
             (
@@ -63,30 +65,31 @@ def show(result: Result, notice: str | None) -> None:
         ],
     )
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-    ratio = f"; tuned is {faster_text(before / after, 'untuned')}" if before and after else ""
+    faster = result.step_speedup()
+    ratio = f"; tuned is {faster_text(faster.ratio, 'untuned', faster.ends)}" if faster else ""
     write_text(
         f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
     )
     mean = result.geometric_mean_speedup(("conv2d", "matmul"))
     if mean is not None:
         write_text(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
-    write_text(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+    write_text(
+        f"{counted(result.trials, 'trial')} in {result.wall_s:.0f} s on {result.device['name']}"
+    )
     if result.records is not None:
         write_text(str(result.records))
     for drift in result.drifts:
-        write_text(f"drift: {drift}; candidates from before and after it met in the last timing")
+        write_text(
+            f"drift: {drift}; candidates from before and after it met in the final benchmark"
+        )
     for task in result.tasks:
+        name = f"{short_name(task.spec)} {task.role}"
+        if task.default_failure:
+            write_text(f"{name}: no untuned time: {task.default_failure}")
         if task.doubt:
-            write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
+            write_text(f"{name}: ratios hold, times are in doubt: {task.doubt}")
     if notice:
         write_text(notice)
-
-
-def _saved_ms(task: TaskResult) -> float:
-    """Returns what tuning a kernel saves in a step; kernels for which it is unknown come last."""
-    if task.default_ms is None or task.tuned_ms is None:
-        return -math.inf
-    return task.count * (task.default_ms - task.tuned_ms)
 
 
 def _speedup(task: TaskResult) -> str:
@@ -150,14 +153,7 @@ def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
     if step is None or not here or done.result.stand_in:
         write_next("report", done.path)
         return
-    options = {
-        "--model": step.model, "--batch": tuned.batch, "--classes": step.classes,
-        "--optimizer": step.optimizer, "--input-shape": step.input_shape,
-        "--micro-batch": step.micro_batch, "--recompute": step.recompute, "--layout": step.layout,
-    }  # fmt: skip
-    words = [word for option in options.items() if option[1] is not None for word in option]
-    words += [word for pattern in step.train for word in ("--train", pattern)]
-    write_next("step", *words, "--run", done.path)
+    write_next("step", *step_words(step, tuned.batch), "--run", done.path)
 
 
 __all__ = ["show", "show_measured", "show_step", "write_next_of"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.shared import Column, number, with_wide, write_json, write_table
+from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
     from autotune.workloads import ModelInfo
@@ -44,7 +44,12 @@ def models(
     described = [_describe(model, batch, classes) for model in MODELS]
     if json:
         write_json({"batch": batch, "classes": classes, "models": described})
-        return
+    else:
+        _show(described, batch, classes)
+    write_next("kernels", "--model", MODELS[0].name, "--batch", batch, "--classes", classes)
+
+
+def _show(described: list[dict[str, Any]], batch: int, classes: int) -> None:
     print(f"One step with batch {batch} and {classes} classes; kernels: distinct/run.\n")
     write_table(
         (

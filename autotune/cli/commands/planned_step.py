@@ -12,6 +12,7 @@ from autotune.cli.shared import (
     time_text,
     times_text,
     write_json,
+    write_next,
     write_table,
     write_text,
 )
@@ -29,7 +30,17 @@ def show_plan(
     as_json: bool,
 ) -> int:
     """Measures a plan, and prints the result; see `measured_plan`."""
-    measured_plan(path, runs, device, ssh, least_seconds, write_json if as_json else _show)
+
+    def show(result: dict[str, Any]) -> None:
+        (write_json if as_json else _show)(result)
+        if result["emulated"]:
+            write_next(
+                "export", "--plan", path, "--format", "c", "--allow-stand-in", "--out", "DIR"
+            )
+        else:
+            write_next("cpu-config", "apply", path)
+
+    measured_plan(path, runs, device, ssh, least_seconds, show)
     return 0
 
 

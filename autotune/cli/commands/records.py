@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import completion, run_path
+from autotune.cli.options import completion, run_path, tuning_words
 from autotune.cli.shared import (
     Column,
+    name_of,
     number,
     speedup_text,
     time_text,
@@ -21,6 +22,7 @@ from autotune.cli.shared import (
     write_table,
     write_text,
 )
+from autotune.errors import counted
 
 if TYPE_CHECKING:
     from autotune.records import Database
@@ -36,7 +38,7 @@ def list_databases(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="[DIR]",
             help="A store, a folder of runs, or one of either.",
@@ -57,6 +59,7 @@ def list_databases(
     found = [_summary(path, database) for path, database in databases_at(folder)]
     if json:
         write_json({"databases": found})
+        write_next("records", "show", found[0]["path"])
         return
     write_table(
         (
@@ -92,6 +95,7 @@ def list_databases(
             for one in found
         ],
     )
+    write_next("records", "show", found[0]["path"])
 
 
 @with_wide
@@ -99,7 +103,7 @@ def show(
     database: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="DATABASE",
             help=f"The records: {Place}.",
@@ -121,12 +125,13 @@ def show(
     rows = _tasks(found)
     if json:
         write_json({**_summary(database, found), "kernels": rows})
+        write_next("kernels", *tuning_words(found), "--records", database)
         return
     one_device = len({row["device"] for row in rows}) == 1
     write_table(
         (
             number("no."),
-            Column("kernel", least=28),
+            name_of("kernel"),
             Column("kernel", whole=True),
             Column("role"),
             Column("cores", least=14),
@@ -157,16 +162,18 @@ def show(
     for source in found.sources.values():
         about = source.about
         write_text(
-            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, {source.trials} trials, "
+            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, "
+            f"{counted(source.trials, 'trial')}, "
             f"{source.identity}, {source.cores}"
         )
+    write_next("kernels", *tuning_words(found), "--records", database)
 
 
 def merge(
     databases: Annotated[
         list[Path],
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="A B...",
             help=f"The records: each {Place}.",
@@ -245,7 +252,7 @@ def merge(
     )
     told = ", ".join(
         [
-            f"{twice} duplicates removed",
+            f"{counted(twice, 'duplicate')} removed",
             *([f"{others} of {' and '.join(without)} left out"] if without else []),
             *([f"{slower} slower ones left out"] if slower else []),
         ]
@@ -258,7 +265,7 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="A",
             help=f"The records: {Place}.",
@@ -267,7 +274,7 @@ def diff(
     b: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="B",
             help=f"The records: {Place}.",
@@ -283,6 +290,7 @@ def diff(
     """
     from autotune.cli.shared import write_json
     from autotune.records import Database, difference
+    from autotune.workloads import short_name
 
     sides = (_whole(a), _whole(b))
     parts = [side.parts() for side in sides]
@@ -303,10 +311,16 @@ def diff(
                 ],
             }
         )
+        _tell_merge(a, b, comparable)
         return
+    kernels = {
+        name: one for side in sides for s in side.sources.values() for name, one in s.tasks.items()
+    }
     write_table(
         (
-            Column("kernel", least=28),
+            name_of("kernel"),
+            Column("kernel", whole=True),
+            Column("role"),
             Column("cores", least=14),
             number("A"),
             number("B"),
@@ -316,7 +330,9 @@ def diff(
         ),
         [
             (
-                row.task,
+                short_name(kernels[row.task].spec),
+                kernels[row.task].spec,
+                kernels[row.task].role,
                 cores,
                 *map(time_text, row.best_s),
                 {"a": "A", "b": "B"}.get(row.better or "", "-"),
@@ -334,13 +350,19 @@ def diff(
         print(
             "A and B were not measured on the same devices, cores and versions; only what was is compared"
         )
+    _tell_merge(a, b, comparable)
+
+
+def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
+    """Prints the command that joins two databases."""
+    write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", "merged")
 
 
 def pull(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", ended=False),
             autocompletion=completion.runs,
             metavar="DIR",
             help=f"Where records come from: {Place}.",
@@ -458,20 +480,17 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
         return
     for path, database, added in written:
         print(
-            f"{path}: {len(database.schedules)} schedules of {len(database.tasks())} kernels from "
-            f"{len(database.sources)} runs, {added} of them new{f'; {note}' if note else ''}"
+            f"{path}: {counted(len(database.schedules), 'schedule')} of "
+            f"{counted(len(database.tasks()), 'kernel')} from {counted(len(database.sources), 'run')}, "
+            f"{added} of them new{f'; {note}' if note else ''}"
         )
     _tell_next(written)
 
 
 def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
     """Prints the command that starts a run from the first of the written databases."""
-    from autotune.workloads.models import MODELS
-
-    known = {model.name for model in MODELS}
     for path, database, _ in written[:1]:
-        models = [name for name in database.workloads if name in known]
-        write_next("kernels", "--model", models[0] if models else "MODEL", "--records", path)
+        write_next("kernels", *tuning_words(database), "--records", path)
 
 
 def _named(identity: dict[str, Any]) -> str:

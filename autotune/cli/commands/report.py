@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.options import completion, run_path
-from autotune.cli.shared import say_next
+from autotune.cli.shared import say_next, write_next
 
 if TYPE_CHECKING:
     from autotune.records import Result, Run
@@ -18,7 +18,7 @@ def report(
     run: Annotated[
         Path,
         typer.Argument(
-            parser=run_path(),
+            parser=run_path(ended=False),
             autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of kernels, joint, cpu-config or profile.",
@@ -58,6 +58,7 @@ def report(
             write_page(file, text(read_run(run)))
             typer.echo(str(file))
     if out is None and (csv is not None or t4 is not None):
+        write_next("report", run)
         return 0
     path = out or run / "report.html"
     write_page(path, _page(read_run(run)))

@@ -7,15 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.cli.options import LOGS, all_runs
-from autotune.cli.shared import Column, number, with_wide, write_json, write_table
+from autotune.cli.options import LATEST, LOGS, all_runs
+from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
 
 
 @with_wide
 def runs(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Folder that runs were made in.")
-    ] = LOGS,
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder that runs were made in. [default: logs]"),
+    ] = None,
+    logs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The same, as other commands name it.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Lists the runs that a folder holds, the newest first.
@@ -31,17 +35,36 @@ def runs(
     """
     from autotune.errors import UsageError
 
+    if folder is not None and logs is not None:
+        raise UsageError("DIR and --logs are the same", hint="give one of them")
+    folder = folder or logs or LOGS
     if not folder.is_dir() and folder != LOGS:
         raise UsageError(
-            f"there is no folder {folder}", hint="give the folder that --logs made runs in"
+            f"there is no folder {folder}",
+            hint="give the folder that runs were made in, as --logs names it",
         )
     found = [_described(run, about) for run, about in all_runs(folder)]
     if json:
         write_json({"folder": str(folder), "runs": found})
-        return
-    if not found:
+    elif found:
+        _show(found)
+    else:
         print(f"no runs in {folder}: `autotune kernels` makes one")
-        return
+    _tell_next(found, folder)
+
+
+def _tell_next(found: list[dict[str, Any]], folder: Path) -> None:
+    """Prints the command that shows the newest run that has ended; without one, a command that makes a run."""
+    ended = [one for one in found if one["ended"]]
+    if not ended:
+        write_next("kernels", "--model", "lenet", *(("--logs", folder) if folder != LOGS else ()))
+    elif ended[0] is not found[0]:
+        write_next("report", ended[0]["path"])
+    else:
+        write_next("report", LATEST if folder == LOGS else folder / LATEST)
+
+
+def _show(found: list[dict[str, Any]]) -> None:
     write_table(
         (
             Column("run", least=36),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +20,10 @@ from autotune.cli.options import (
     Ssh,
     Train,
     completion,
+    plan_path,
     run_path,
 )
-from autotune.cli.shared import rate_text, time_text, with_wide
+from autotune.cli.shared import rate_text, time_text, with_wide, write_next
 
 
 @with_wide
@@ -73,7 +75,7 @@ def step(
     plan: Annotated[
         Path | None,
         typer.Option(
-            parser=run_path("joint"),
+            parser=plan_path(),
             autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
@@ -141,6 +143,10 @@ def step(
         write_json(done.content)
     else:
         _show(done.content)
+    if run and not done.content["never_tuned_kernels"]:
+        write_next("breakdown", run[0])
+    else:
+        write_next(*shlex.split(done.content["tune_command"])[1:])
     return INTERRUPTED if done.interrupted else 0
 
 

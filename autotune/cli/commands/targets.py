@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.shared import Column, with_wide, write_json, write_table
+from autotune.cli.shared import Column, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
     from autotune.compiler.target import Limits, TargetSpec
@@ -50,7 +50,14 @@ def targets(
                 ]
             }
         )
-        return
+    else:
+        _show(described)
+    write_next("kernels", "--target", TARGETS[0].name, "--model", "lenet")
+
+
+def _show(described: list[tuple[TargetSpec, Limits | None]]) -> None:
+    from autotune.compiler.target import spaces
+
     write_table(
         (
             Column("target"),

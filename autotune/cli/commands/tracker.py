@@ -212,7 +212,9 @@ def status(json: Json = False) -> int:
     Example:
       autotune tracker status
     """
-    return 0 if _show(_running(), as_json=json) else 3
+    answers = _show(_running(), as_json=json)
+    write_next("tracker", "down")
+    return 0 if answers else 3
 
 
 def down(json: Json = False) -> int:
@@ -232,6 +234,7 @@ def down(json: Json = False) -> int:
         typer.echo(f"the tracker at {running.tracker} has ended")
         if not clean:
             typer.echo("a device could not be restored: `autotune devices restore`", err=True)
+    write_next("tracker", "up") if clean else write_next("devices", "restore")
     return 0 if clean else 3
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import run_path
-from autotune.cli.shared import write_json
+from autotune.cli.shared import write_json, write_next
 from autotune.errors import printable
 from autotune.jobs.requests import allow
 
@@ -17,7 +17,7 @@ def trust(
     path: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("joint", "cpu-config", "kernels"),
+            parser=run_path("joint", "cpu-config", "kernels", ended=False),
             metavar="RUN|PLAN",
             help="A run's folder, or a plan.",
         ),
@@ -38,11 +38,21 @@ def trust(
     allow(names)
     if json:
         write_json({"path": str(path), "allowed": names})
+        _tell_next(path)
         return
     if not names:
         print(f"{path} names no code, and nothing else outside of it")
     for name in names:
         print(f"allowed from now on: {printable(name)}")
+    _tell_next(path)
+
+
+def _tell_next(path: Path) -> None:
+    """Prints the command that carries out a plan, or shows a run."""
+    if path.is_dir():
+        write_next("report", path)
+    else:
+        write_next("step", "--plan", path)
 
 
 def _names(path: Path) -> list[str | None]:

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import Ssh
-from autotune.cli.shared import Column, number, with_wide, write_json, write_table
-from autotune.errors import UsageError
+from autotune.cli.shared import (
+    Column,
+    name_of,
+    number,
+    say_next,
+    with_wide,
+    write_json,
+    write_next,
+    write_table,
+)
+from autotune.errors import UsageError, counted
 from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
-    from autotune.compiler.export import Remote
+    from autotune.compiler.export import Remote, Verdict
 
 
 @with_wide
@@ -69,7 +78,18 @@ def verify(
         verdict = verify_export(folder, where, remote, sample=sample, report=progress.at)
     if json:
         write_json(verdict.to_json())
-        return 0 if verdict.ok else 1
+    else:
+        _show(folder, verdict)
+    if verdict.ok:
+        say_next("less", folder / "README.md")
+        return 0
+    write_next("export", "RUN", "--out", folder)
+    return 1
+
+
+def _show(folder: Path, verdict: Verdict) -> None:
+    from autotune.workloads import short_name
+
     for found in verdict.files:
         print(f"{found.file}: {found.status}")
     if verdict.results:
@@ -77,7 +97,8 @@ def verify(
             (
                 Column("variant"),
                 Column("role"),
-                Column("kernel", least=24),
+                name_of("kernel"),
+                Column("kernel", whole=True),
                 Column("result"),
                 number("largest error"),
                 Column("reason", least=16, prose=True),
@@ -86,7 +107,8 @@ def verify(
                 (
                     one.variant,
                     one.role or "",
-                    one.kernel or "",
+                    short_name(verdict.specs.get(one.kernel or "", "")) or one.kernel or "",
+                    verdict.specs.get(one.kernel or "", one.kernel or ""),
                     one.status,
                     "" if one.max_rel_error is None else f"{one.max_rel_error:.1e}",
                     one.reason,
@@ -95,12 +117,12 @@ def verify(
             ],
         )
     elif not verdict.ok:
-        print("files have changed since they were written: nothing was run", file=sys.stderr)
+        print("files differ from those that were exported: nothing was run", file=sys.stderr)
     print(
-        f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files, "
-        f"{verdict.checked_kernels} of {verdict.kernels} kernels checked"
+        f"{folder}: {'right' if verdict.ok else 'WRONG'}, "
+        f"{counted(verdict.checked_files, 'file')}, "
+        f"{verdict.checked_kernels} of {counted(verdict.kernels, 'kernel')} checked"
     )
-    return 0 if verdict.ok else 1
 
 
 def _remote(serial: str, ssh: Sequence[str]) -> Remote:

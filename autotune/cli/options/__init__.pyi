@@ -1,5 +1,6 @@
 from . import completion
-from .latest import LOGS, all_runs, run_path
+from .latest import LATEST, LOGS, all_runs, plan_path, run_path
+from .next_words import step_words, tuning_words
 from .search_options import (
     Blocks,
     Deadline,
@@ -52,6 +53,7 @@ __all__ = [
     "InputShape",
     "JointResume",
     "Json",
+    "LATEST",
     "Layout",
     "LeastSeconds",
     "LOGS",
@@ -63,6 +65,7 @@ __all__ = [
     "Model",
     "Objective",
     "Optimizer",
+    "plan_path",
     "Quiet",
     "Recompute",
     "Resume",
@@ -73,8 +76,10 @@ __all__ = [
     "Ssh",
     "StartTemperature",
     "StepsFrom",
+    "step_words",
     "Storage",
     "StudyName",
+    "tuning_words",
     "Verbose",
     "Train",
     "with_verbosity",

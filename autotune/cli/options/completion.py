@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,20 +38,52 @@ def profiles(incomplete: str) -> list[str]:
 
 
 def spaces(incomplete: str) -> list[str]:
-    """Completes names of the shipped spaces of cores and clocks."""
+    """Completes names of the shipped spaces of cores and clocks, and TOML files."""
     from autotune.compiler.target import folder
 
     names = (path.stem for path in folder().joinpath("cpu_config").glob("*.toml"))
-    return _beginning(incomplete, sorted(names))
+    return [*_beginning(incomplete, sorted(names)), *space_files(incomplete)]
+
+
+def space_files(incomplete: str) -> list[str]:
+    """Completes TOML files."""
+    return _paths(incomplete, ".toml")
+
+
+def operators(incomplete: str) -> list[str]:
+    """Completes operators, with the sizes that each needs."""
+    from autotune.workloads import OPERATORS
+
+    specs = [
+        f"{name}:{','.join(f'{one.name}=' for one in fields(operator) if one.default is MISSING)}"
+        for name, operator in OPERATORS.items()
+    ]
+    return _beginning(incomplete, specs)
+
+
+def roles(incomplete: str) -> list[str]:
+    """Completes the last of several roles with commas."""
+    from autotune.workloads import ROLES
+
+    before, comma, last = incomplete.rpartition(",")
+    left = [role for role in ROLES if role not in before.split(",")]
+    return [f"{before}{comma}{role}" for role in _beginning(last, left)]
+
+
+def samplers(incomplete: str) -> list[str]:
+    """Completes samplers of a search. Their room takes long to import."""
+    return _beginning(incomplete, ["tpe", "nsga2", "random", "grid"])
 
 
 def runs(incomplete: str) -> list[str]:
-    """Completes `latest`, and the runs in the typed folder or in `logs`."""
+    """Completes `latest`, the runs in the typed folder or in `logs`, and other folders and files of records."""
     from autotune.cli.options.latest import LATEST, LOGS
 
     typed = Path(incomplete).parent if "/" in incomplete else LOGS
     made = sorted((path.parent for path in typed.glob("*/run.json")), reverse=True)
-    return _beginning(incomplete, [LATEST, *map(str, made)])
+    found = _beginning(incomplete, [LATEST, *map(str, made)])
+    others = _paths(incomplete, ".records.gz", ".json")
+    return [*found, *(path for path in others if path.rstrip("/") not in found)]
 
 
 def objectives(incomplete: str) -> list[str]:
@@ -74,7 +108,20 @@ def optimizers(incomplete: str) -> list[str]:
     return _beginning(incomplete, list(ALGORITHMS))
 
 
-def _beginning(incomplete: str, names: list[str]) -> list[str]:
+def _paths(incomplete: str, *endings: str) -> list[str]:
+    """Completes folders, and files with these endings."""
+    typed = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    try:
+        inside = sorted(Path(typed or ".").expanduser().iterdir())
+    except OSError:
+        return []
+    shown = [path for path in inside if not path.name.startswith(".")]
+    found = [f"{typed}{path.name}/" for path in shown if path.is_dir()]
+    found += [f"{typed}{path.name}" for path in shown if path.name.endswith(endings)]
+    return _beginning(incomplete, found)
+
+
+def _beginning(incomplete: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 

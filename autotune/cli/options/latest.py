@@ -2,55 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.cli.options.fitting import Processor, kinds_for, processor_of, processors_for
+from autotune.cli.shared import Later
 from autotune.errors import RecordError, UsageError, meant
 
 LATEST = "latest"
 LOGS = Path("logs")
+_BEST_PLAN = Path("plans", "best.json")
 
 
-def run_path(*kinds: str) -> Callable[[str], Path]:
-    """Returns a parser of run paths in which `latest` is the newest run of the given kinds.
+def run_path(*kinds: str, ended: bool = True) -> Callable[[str], Path]:
+    """Returns a parser of run paths in which `latest` is the newest run that fits the command line.
 
     `latest` is the newest run in `logs`, and `DIR/latest` is the newest run in another folder. A path in the run
     may follow, as in `latest/plans/best.json`. An existing file or folder of that name has precedence.
 
+    The parser returns a `Later` for `latest`.
+
     Args:
         kinds: Kinds as in `autotune.records.run_kinds.Kind`; none for all.
+        ended: Whether only runs that have ended fit.
     """
 
-    def path(text: str) -> Path:
-        return newest_at(Path(text), kinds)
+    def path(text: str) -> Any:
+        return _path(Path(text), Path(), kinds, ended=ended)
 
     return path
 
 
-def newest_at(path: Path, kinds: tuple[str, ...]) -> Path:
-    """Returns a path with its `latest` replaced; see `run_path`.
+def plan_path() -> Callable[[str], Path]:
+    """Returns a parser of paths of plans. A run of `autotune joint` stands for its best plan; so does `latest`."""
+
+    def path(text: str) -> Any:
+        best = Path(text, _BEST_PLAN)
+        return best if best.is_file() else _path(Path(text), _BEST_PLAN, ("joint",), ended=False)
+
+    return path
+
+
+def _path(path: Path, usual: Path, kinds: tuple[str, ...], *, ended: bool) -> Path | LatestRun:
+    """Returns a path, or a `Later` if it contains `latest`.
+
+    Args:
+        path: The path.
+        usual: File in the run that is meant if none is named.
+        kinds: Kinds of run.
+        ended: Whether only runs that have ended fit.
 
     Raises:
-        UsageError: There is no such run, or only a run of a similar name.
+        UsageError: There is no such run, but one of a similar name.
     """
     if path.exists():
         return path
-    if LATEST not in path.parts:
-        beside = path.parent if len(path.parts) > 1 else LOGS
-        named = {run.name: run for run, _ in all_runs(beside)} | {LATEST: path.with_name(LATEST)}
-        if near := meant(path.name, named):
-            raise UsageError(f"no run at {path}", hint=f"did you mean '{named[near]}'?")
-        return path
-    from autotune.records import kind_of
+    if LATEST in path.parts:
+        at = path.parts.index(LATEST)
+        folder = Path(*path.parts[:at]) if at else LOGS
+        file = Path(*path.parts[at + 1 :])
+        return LatestRun(folder, usual if file == Path() else file, kinds, ended)
+    beside = path.parent if len(path.parts) > 1 else LOGS
+    named = {run.name: run for run, _ in all_runs(beside)} | {LATEST: path.with_name(LATEST)}
+    if near := meant(path.name, named):
+        raise UsageError(f"no run at {path}", hint=f"did you mean '{named[near]}'?")
+    return path
 
-    at = path.parts.index(LATEST)
-    folder = Path(*path.parts[:at]) if at else LOGS
-    for run, about in all_runs(folder):
-        if not kinds or kind_of(about) in kinds:
-            return run.joinpath(*path.parts[at + 1 :])
-    what = f" of {' or '.join(kinds)}" if kinds else ""
-    raise UsageError(f"{path}: no run{what} in {folder}", hint="`autotune runs` lists runs")
+
+@dataclass(frozen=True)
+class LatestRun(Later):
+    """The newest run in a folder that a command can take.
+
+    Attributes:
+        folder: The folder.
+        file: File or folder in the run that is meant; the run itself if it is empty.
+        kinds: Kinds of run; none for all.
+        ended: Whether only runs that have ended fit.
+    """
+
+    folder: Path
+    file: Path
+    kinds: tuple[str, ...]
+    ended: bool
+
+    def found(self, option: str, options: Mapping[str, Any]) -> Path:
+        """Returns the path; see `Later`."""
+        wanted = processors_for(option, options) if "kernels" in self.kinds else ()
+        kinds = self.kinds or kinds_for(option, options)
+        for run, about in all_runs(self.folder):
+            if self._fits(run, about, kinds, wanted):
+                return run / self.file
+        raise UsageError(
+            f"{LATEST}: no run{self._what(kinds, wanted)} in {self.folder}",
+            hint=f"`autotune runs DIR` lists the runs of a folder, and DIR/{LATEST} is its newest run",
+        )
+
+    def _fits(
+        self,
+        run: Path,
+        about: Mapping[str, Any],
+        kinds: tuple[str, ...],
+        wanted: tuple[Processor, ...],
+    ) -> bool:
+        from autotune.records import kind_of
+
+        return (
+            (not kinds or kind_of(about) in kinds)
+            and (not wanted or processor_of(about) in (None, *wanted))
+            and (run / self.file).exists()
+            and (not self.ended or (run / "result.json").is_file())
+        )
+
+    def _what(self, kinds: tuple[str, ...], wanted: tuple[Processor, ...]) -> str:
+        told = f" of {' or '.join(kinds)}" if kinds else ""
+        if wanted:
+            told += f" for {' or '.join(map(str, wanted))}"
+        if self.file != Path():
+            return f"{told} with {self.file}"
+        return f"{told} that has ended" if self.ended else told
 
 
 def all_runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -70,4 +141,4 @@ def all_runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path.parent, about
 
 
-__all__ = ["LATEST", "LOGS", "all_runs", "newest_at", "run_path"]
+__all__ = ["LATEST", "LOGS", "LatestRun", "all_runs", "plan_path", "run_path"]

@@ -51,6 +51,7 @@ MemoryLimit = Annotated[
 Space = Annotated[
     str | None,
     typer.Option(
+        autocompletion=completion.spaces,
         metavar="NAME|FILE",
         help="Cores and clocks to choose among: every, phone, unrooted, coarse, or a TOML file. "
         "[default: every]",
@@ -101,7 +102,7 @@ Logs = Annotated[
 
 def _resume(kind: str) -> Any:
     return typer.Option(
-        parser=run_path(kind),
+        parser=run_path(kind, ended=False),
         autocompletion=completion.runs,
         metavar="FOLDER",
         help="Resume a run. Only --trials may change; --storage may be given again for its password.",

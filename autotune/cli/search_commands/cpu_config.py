@@ -38,6 +38,7 @@ from autotune.cli.options import (
     Storage,
     StudyName,
     Train,
+    completion,
 )
 from autotune.cli.shared import with_wide
 from autotune.jobs.requests import LARGEST, SEARCH_TRIALS
@@ -80,8 +81,9 @@ def search(
     sampler: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.samplers,
             help="Sampler for every fifth configuration; models propose the others: tpe, nsga2, "
-            "random, or grid (all, in order). [default: tpe]"
+            "random, or grid (all, in order). [default: tpe]",
         ),
     ] = None,
     model_start: Annotated[

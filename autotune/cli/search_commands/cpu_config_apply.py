@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.options import completion, run_path
-from autotune.cli.shared import write_json
+from autotune.cli.shared import write_json, write_next
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
@@ -94,6 +94,7 @@ def apply(
                 "threads": configuration.threads,
             }
         )  # fmt: skip
+        write_next("devices", "restore")
         return 0
     for line in said:
         typer.echo(line)
@@ -105,6 +106,7 @@ def apply(
         typer.echo("`autotune devices restore` puts the clocks back")
     else:
         typer.echo("no clock was set: the search left them to the system")
+    write_next("devices", "restore")
     return 0
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.cli.options import completion, run_path
-from autotune.cli.shared import Column, number, with_wide, write_json, write_table, write_text
+from autotune.cli.shared import (
+    Column,
+    number,
+    with_wide,
+    write_json,
+    write_next,
+    write_table,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from autotune.jobs.search import ReplayRequest, ReplayResult
@@ -19,7 +28,7 @@ def replay(
     recorded: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("cpu-config"),
+            parser=run_path("cpu-config", ended=False),
             autocompletion=completion.runs,
             metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
@@ -27,9 +36,15 @@ def replay(
         ),
     ],
     objective: Annotated[
-        str, typer.Option(help="Objective to minimise: latency, energy, edp or pareto.")
+        str,
+        typer.Option(
+            autocompletion=completion.objectives,
+            help="Objective to minimise: latency, energy, edp or pareto.",
+        ),
     ] = "pareto",
-    sampler: Annotated[str, typer.Option(help="tpe, nsga2, random or grid.")] = "tpe",
+    sampler: Annotated[
+        str, typer.Option(autocompletion=completion.samplers, help="tpe, nsga2, random or grid.")
+    ] = "tpe",
     model: Annotated[
         bool,
         typer.Option(
@@ -82,6 +97,7 @@ def replay(
         write_json(_figures(request, result))
     else:
         _show(request, result)
+    write_next("cpu-config", "--objective", objective, "--model", "lenet")
     return 0
 
 
@@ -155,6 +171,7 @@ def _traces(folder: Path, *, as_json: bool) -> int:
     runs = [(path.resolve().name, run) for path in folders for run in meizu_traces.runs(path)]
     if as_json:
         write_json({"runs": [{"setting": name, **_as_json(run)} for name, run in runs]})
+        _tell_next(folder, runs)
         return 0
     write_table(
         (
@@ -188,7 +205,15 @@ def _traces(folder: Path, *, as_json: bool) -> int:
     missing = sum(run.total_j is None for _, run in runs)
     if missing:
         print(f"energy is missing of {missing} of {len(runs)} runs: {MISSING}")
+    _tell_next(folder, runs)
     return 0
+
+
+def _tell_next(folder: Path, runs: Sequence[tuple[str, Any]]) -> None:
+    """Prints the command that searches the first network of some traces."""
+    if runs:
+        _, run = runs[0]
+        write_next("replay", folder, "--network", run.network, "--batch", run.batch)
 
 
 def _as_json(run: Any) -> dict[str, Any]:

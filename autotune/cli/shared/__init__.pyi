@@ -1,8 +1,10 @@
 from .help import Command, Group
+from .later import Later
 from .output import (
     Column,
     command_of,
     faster_text,
+    name_of,
     number,
     rate_text,
     say_next,
@@ -26,6 +28,8 @@ __all__ = [
     "drop_results",
     "faster_text",
     "Group",
+    "Later",
+    "name_of",
     "number",
     "own_stdout",
     "rate_text",

@@ -9,6 +9,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from autotune.cli.shared.later import find_all
+
 _GROUPS = {
     "Model": (
         "model", "op", "role", "batch", "classes", "optimizer", "input_shape", "train", "micro_batch", "recompute",
@@ -104,6 +106,12 @@ def _write_text(command: TyperCommand | TyperGroup, formatter: Any) -> None:
 class Command(TyperCommand):
     """A command whose help shows options in groups."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the command line, and then finds the values that depend on other options."""
+        rest = super().parse_args(ctx, args)
+        find_all(ctx.params)
+        return rest
+
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Writes the description, with examples."""
         _write_text(self, formatter)
@@ -115,6 +123,12 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A command with subcommands, whose help shows options in groups."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the command line, and then finds the values that depend on other options."""
+        rest = super().parse_args(ctx, args)
+        find_all(ctx.params)
+        return rest
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Writes the description, with examples."""

@@ -24,6 +24,8 @@ _NARROWEST, _UNKNOWN = 80, 100
 """Least width of a table in characters, and its width if no terminal determines it."""
 _GAP = "  "
 _SHORTEST = 8
+_NAME = 28
+"""Least width at which names of kernels can be told apart."""
 _NOTHING = ("", "-")
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 _WRITTEN: ContextVar[bool] = ContextVar("written", default=False)
@@ -57,6 +59,11 @@ def number(title: str, rank: int = 0) -> Column:
     return Column(title, right=True, rank=rank)
 
 
+def name_of(what: str) -> Column:
+    """Returns a column of names, such as those of kernels. Other columns are dropped before these are cut."""
+    return Column(what, least=_NAME)
+
+
 def write_json(content: Mapping[str, Any]) -> None:
     """Writes one object with its `schema_version` to stdout.
 
@@ -76,7 +83,7 @@ def write_error(message: str, hint: str, kind: str) -> None:
 
 
 def write_next(*words: object) -> None:
-    """Prints the next command to stderr, unless only errors are requested."""
+    """Prints the next command to stderr, after the result, unless only errors are requested."""
     say_next("autotune", *words)
 
 
@@ -85,6 +92,10 @@ def say_next(program: str, *words: object) -> None:
     from autotune.console import is_quiet
 
     command = " ".join([program, shlex.join(map(str, words))]).rstrip()
+    try:
+        results().flush()  # So that the command comes last where both streams go to one file.
+    except (OSError, ValueError):  # Handled when the command ends.
+        return
     if not is_quiet():
         print(f"next: {command}", file=sys.stderr)
 
@@ -227,10 +238,11 @@ def _lines(
         _padded(column.title, room, column) for column, room in zip(columns, wide, strict=True)
     )
     yield "─" * (sum(wide) + len(_GAP) * (len(wide) - 1))
+    alike = [_alike([row[at] for row in rows], room) for at, room in zip(shown, wide, strict=True)]
     for row in rows:
         cells = [
-            _broken(row[at], room, column)
-            for column, at, room in zip(columns, shown, wide, strict=True)
+            _broken(row[at], room, column.prose or row[at] in cut_alike)
+            for column, at, room, cut_alike in zip(columns, shown, wide, alike, strict=True)
         ]
         for number_of in range(max(map(len, cells))):
             yield _GAP.join(
@@ -239,11 +251,20 @@ def _lines(
             )
 
 
-def _broken(text: str, room: int, column: Column) -> list[str]:
-    """Returns the lines of a cell."""
+def _alike(texts: Iterable[str], room: int) -> set[str]:
+    """Returns the texts that would look like another one if they were shortened."""
+    shown: dict[str, set[str]] = {}
+    for text in texts:
+        if _cells(text) > room:
+            shown.setdefault(_cut(text, room), set()).add(text)
+    return {text for alike in shown.values() if len(alike) > 1 for text in alike}
+
+
+def _broken(text: str, room: int, wrapped: bool) -> list[str]:
+    """Returns the lines of a cell: one, shortened if it has to be, or several if it is wrapped."""
     if _cells(text) <= room:
         return [text]
-    if column.prose:
+    if wrapped:
         return textwrap.wrap(text, room, break_on_hyphens=False)
     return [_cut(text, room)]
 

@@ -1,4 +1,5 @@
 from .exporter import NAME, export, named_format
+from .findings import Verdict
 from .objects import Report
 from .opencl_format import write_launch_table
 from .variants import (
@@ -24,6 +25,7 @@ __all__ = [
     "Variant",
     "variant_of_choice",
     "variants_of_runs",
+    "Verdict",
     "verify",
     "WHERE",
     "with_schedules",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class Verdict:
         files: Files that differ from the manifest.
         results: Kernels that ran. If a file differs, nothing is run.
         kernels: Number of kernels in the export.
+        specs: Their shapes, in the form that `--op` takes, by name.
     """
 
     path: Path
@@ -64,6 +66,7 @@ class Verdict:
     files: tuple[FileFinding, ...]
     results: tuple[ResultFinding, ...]
     kernels: int = 0
+    specs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def checked_kernels(self) -> int:

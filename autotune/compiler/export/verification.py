@@ -116,6 +116,7 @@ def verify(
         files,
         () if files else tuple(results),
         len(kernels),
+        {str(one["name"]): str(one["spec"]) for one in content["kernels"] if "spec" in one},
     )
 
 
@@ -149,16 +150,16 @@ def _fault(content: Mapping[str, Any]) -> str:
         return "parts are missing"
     files = content["files"]
     if not isinstance(files, dict) or not all(_DIGEST.fullmatch(str(d)) for d in files.values()):
-        return "its list of files is not one"
+        return "its files have no SHA-256 each"
     if not files:
         return "it lists no files"
     odd = next((name for name in files if not is_plain(name)), None)
     if odd is not None or MANIFEST in files or files.keys() & folders_of(files):
         return f"{odd or 'a file'!a} cannot be a file of an export"
     if content["format"] not in ("tvm", "c", "opencl") or not isinstance(content["name"], str):
-        return "its format or name is not one"
+        return "its format is not tvm, c or opencl, or its name is no text"
     if not content["name"].isascii() or not content["name"].isidentifier():
-        return "its name is not one"
+        return "its name is not a name in C"
     lists = [content[key] for key in ("variants", "kernels", "checks")]
     if not all(isinstance(some, list) and all(isinstance(e, dict) for e in some) for some in lists):
         return "its variants, kernels or checks are not lists"
@@ -166,9 +167,9 @@ def _fault(content: Mapping[str, Any]) -> str:
         entry.get("name") for entry in content["kernels"] if isinstance(entry.get("figures"), dict)
     }
     if len(names) != len(content["kernels"]):
-        return "its kernels are not a list of different ones"
+        return "a kernel has no figures, or is listed twice"
     if not content["checks"] or not all(_is_check(one, names, files) for one in content["checks"]):
-        return "its checks are not a list of those"
+        return "it has no checks, or one names a kernel or a file that is not listed, or has no tolerance"
     loaded = [content["runner"]] if "runner" in content else []
     if content["format"] == "tvm":
         loaded += [one.get("library") for one in content["variants"]]

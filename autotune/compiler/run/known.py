@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.programs import DEFAULT
-from autotune.compiler.run.run_records import databases_at, target_words
+from autotune.compiler.run.run_records import databases_at
 from autotune.compiler.target import Measure, TargetSpec, TuneRequest
 from autotune.errors import UsageError
 from autotune.reading import reading
@@ -47,7 +47,7 @@ def _of_run(path: Path, target: TargetSpec) -> Iterator[_Pooled]:
     run = read_run(path)
     earlier = TuneRequest.of_run(run).target
     run.ended()
-    if target_words(earlier) != target_words(target):
+    if earlier.processor != target.processor:
         raise _for_another(f"run {path} is for {earlier.name}", target)
     with reading(path):
         traces = {event["digest"]: event["trace"] for event in run.trials()}
@@ -59,7 +59,7 @@ def _of_run(path: Path, target: TargetSpec) -> Iterator[_Pooled]:
 
 def _of_records(path: Path, target: TargetSpec) -> Iterator[_Pooled]:
     for place, database in databases_at(path):
-        if other := {one.target for one in database.identities} - {target_words(target)}:
+        if other := {one.target for one in database.identities} - {target.processor}:
             raise _for_another(f"the records of {place} are for {min(other)}", target)
         for kernel, schedules in database.tasks().items():
             for one in schedules[: Measure().pool]:

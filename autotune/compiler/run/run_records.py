@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.target import TargetSpec, TuneRequest
+from autotune.compiler.target import TuneRequest
 from autotune.errors import UsageError
 from autotune.measurement import median
 from autotune.reading import reading
@@ -23,6 +23,8 @@ from autotune.records import (
     read_database,
     read_run,
 )
+
+_FORM = ("classes", "optimizer", "input_shape", "micro_batch", "recompute", "layout")
 
 
 def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tuple[Identity, str]:
@@ -43,15 +45,10 @@ def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tu
         str(device["kind"]),
         str(device.get("driver") or ""),
         tvm,
-        target_words(target),
+        target.processor,
         bool(device.get("stand_in")),
     )
     return identity, f"{cluster}, {threads} threads" if threads else cluster
-
-
-def target_words(target: TargetSpec) -> str:
-    """Returns the kind of processor that a target's schedules are for, as in records."""
-    return " ".join(filter(None, (target.family, target.triple)))
 
 
 def database_of_run(run: Run) -> Database:
@@ -110,6 +107,8 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
         "began": began,
         "workload": request.workload,
         "batch": request.batch,
+        "step": _form_of(run.about.get("step")),
+        "target": request.target.name,
         "seed": request.seed,
         "versions": run.about["versions"],
         "git": run.about.get("git", ""),
@@ -120,6 +119,15 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
     return Database.of(
         [Source(source, identity, cores, about, sum(trials.values()), tasks)], schedules
     )
+
+
+def _form_of(step: Any) -> dict[str, Any]:
+    """Returns what a run's step was given beside model and batch, such as its optimiser."""
+    return {
+        name: value
+        for name, value in (step if isinstance(step, dict) else {}).items()
+        if name in _FORM and value is not None
+    }
 
 
 def databases_at(path: Path) -> list[tuple[Path, Database]]:

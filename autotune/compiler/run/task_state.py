@@ -139,11 +139,23 @@ class TaskState:
                 )
                 for digest, best_s in self.pool(verdict, count)
             ),
+            default_failure=_default_failure(self.default_outcome, verdict),
         )
 
     def _formulation(self, digest: str) -> str:
         won = self.trials.get(digest)
         return won.searcher.formulation.name if won else "direct"
+
+
+def _default_failure(outcome: Outcome | None, verdict: Verdict) -> str:
+    """Returns why the untuned default has no time; empty if it has one."""
+    if verdict.default_s is not None:
+        return ""
+    if outcome is None or outcome.ok:
+        return verdict.message or "it failed in the final benchmark"
+    what = outcome.status.replace("_", " ")
+    first = outcome.message.strip().partition("\n")[0]
+    return f"{what}: {first}" if first else what
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -67,6 +67,11 @@ class TargetSpec:
     triple: str = ""
     tvm: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def processor(self) -> str:
+        """The kind of processor that its schedules are for, as in records."""
+        return " ".join(filter(None, (self.family, self.triple)))
+
     def space_path(self) -> Path:
         return spaces.folder() / self.space_file
 

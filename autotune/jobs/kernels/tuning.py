@@ -27,10 +27,10 @@ from autotune.compiler.runners import (
 )
 from autotune.compiler.target import TuneRequest
 from autotune.console import LiveProgress, stop_on_interrupt
-from autotune.errors import AutotuneError, TransientDeviceError, UsageError
+from autotune.errors import AutotuneError, TransientDeviceError, UsageError, counted
 from autotune.jobs.device import fleet_runner, model_runner
 from autotune.jobs.provenance import RunInterrupted, about_run, how_to_resume, named
-from autotune.jobs.requests import ResolvedRequest, check_allowed, outside, positive
+from autotune.jobs.requests import ResolvedRequest, StepRequest, check_allowed, outside, positive
 from autotune.records import Result, Run, RunFolder, merged, place_of, read_run
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def tune(
     request: TuneRequest,
     logs: Path,
     earlier: Run | None = None,
-    model: str | None = None,
+    step: StepRequest | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Tuned:
     """Carries out a kernel run.
@@ -106,7 +106,7 @@ def tune(
         request: What to tune.
         logs: Where a new run's folder is made.
         earlier: The run to resume; None starts a new one.
-        model: The model's name; None to use its workload's name, or for one operator.
+        step: The step whose kernels are tuned; None for one operator, or with `earlier`.
         listeners: Functions that are called with each event that the run records.
 
     Raises:
@@ -123,7 +123,7 @@ def tune(
         request = with_device_limits(request, runner.device)
     known = known_schedules([Path(name) for name in request.start_from], request.target)
     learned, what = _learned(request, runner, earlier)
-    folder = _folder(request, runner, logs, earlier)
+    folder = _folder(request, runner, logs, earlier, step)
     folder.listeners += listeners
     resume = how_to_resume(folder.path, COMMAND)
     with folder, LiveProgress() as progress, stop_on_interrupt(resume) as interrupted:
@@ -155,7 +155,7 @@ def tune(
         content = named(
             {**result.to_json(), "measured_step": None},
             folder=folder.path,
-            model=model or workload,
+            model=step.model if step else workload,
             batch=request.batch,
         )
         folder.result(content)
@@ -241,12 +241,19 @@ def _runner(request: TuneRequest) -> Runner:
     return runner_for(request.target, cores.cpus if cores else ())
 
 
-def _folder(request: TuneRequest, runner: Runner, logs: Path, earlier: Run | None) -> RunFolder:
+def _folder(
+    request: TuneRequest,
+    runner: Runner,
+    logs: Path,
+    earlier: Run | None,
+    step: StepRequest | None,
+) -> RunFolder:
     if earlier is not None:
         return RunFolder.reopen(earlier.path)
     cluster = request.cores.cluster if request.cores else ""
     name = "-".join(filter(None, (request.target.name, cluster, request.workload)))
-    return RunFolder.create(logs, name, about_run(request.to_json(), runner.device.to_json()))
+    about = about_run(request.to_json(), runner.device.to_json())
+    return RunFolder.create(logs, name, about | ({"step": step.to_json()} if step else {}))
 
 
 def _learned(
@@ -275,11 +282,14 @@ def _learned(
     others = len({key for one in found for key in one.sources} - set(own.sources))
     equal = sum(one.equal for one in learned.of.values())
     line = (
-        f"records: {len(own.schedules)} schedules of {len(own.sources)} runs on {identity}, {cores}: "
+        f"records: {counted(len(own.schedules), 'schedule')} of {counted(len(own.sources), 'run')} "
+        f"on {identity}, {cores}: "
         f"{equal} of {len(request.tasks)} kernels are known, {len(learned.of) - equal} are like known ones"
     )
     if others:
-        line += f"; {others} runs of other devices, drivers, TVM versions or cores are left out"
+        line += (
+            f"; left out: {counted(others, 'run')} of other devices, drivers, TVM versions or cores"
+        )
     return learned, line
 
 

@@ -88,7 +88,7 @@ class KernelsRequest:
             raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
         trials = positive("--trials", KERNEL_TRIALS if self.trials is None else self.trials)
         seed = positive("--seed", SEED if self.seed is None else self.seed)
-        target = self._target()
+        target = self.target_spec()
         cores, fleet = chosen_cores(
             self.cluster, self.emulate, target, fleet_of(self.tracker, self.key)
         )
@@ -122,7 +122,12 @@ class KernelsRequest:
         )
         return ResolvedRequest(tuned, self.step, wanted, graph)
 
-    def _target(self) -> TargetSpec:
+    def target_spec(self) -> TargetSpec:
+        """Returns the target that was named, as it is before a device is asked.
+
+        Raises:
+            UsageError: There is no such target, or two are named.
+        """
         if self.target is not None and self.target_json is not None:
             raise UsageError(
                 "--target and --target-json exclude each other", hint="give one of them"

@@ -66,7 +66,7 @@ def kernels_first(
         trials=trials, seed=1, cores=cores,
     )  # fmt: skip
     try:
-        return tune(request, logs).path
+        return tune(request, logs, step=step).path
     except RunInterrupted as stopped:
         told = "and then search with them: the same `autotune joint` with --run and that folder"
         raise RunInterrupted(stopped.run, stopped.command, f"autotune: {told}") from None

@@ -96,7 +96,7 @@ def _ratio(
     *,
     tuned: bool,
 ) -> dict[str, Any]:
-    """Returns first over second for the summed times of some kernels, from the blocks of their last timings."""
+    """Returns first over second for the summed times of some kernels, from the blocks of their final benchmarks."""
     totals = [_total(names, side, tuned=tuned) for side in tasks]
     if not totals[0] or not totals[1]:
         return {"ratio": None, "ci": None, "verdict": ""}

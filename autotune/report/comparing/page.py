@@ -10,6 +10,7 @@ from autotune.records import Run
 from autotune.report.comparing.text import (
     FRONT_COLUMNS,
     KERNEL_COLUMNS,
+    KERNEL_NARROW,
     POINT_COLUMNS,
     ROLE_COLUMNS,
     front_rows,
@@ -112,7 +113,8 @@ def _kernels(found: Mapping[str, Any], runs: Sequence[Run]) -> list[tuple[str, s
         *sections,
         ("Time of a step by role", stacked("Time of a step by role", "ms a step", names, rows)),
         ("Each kernel", intervals("Time of each kernel", "first / second, tuned", ratios)
-         + told + table(KERNEL_COLUMNS, kernel_rows(found), KERNEL_COLUMNS[:1] + KERNEL_COLUMNS[3:8])),
+         + told + table(KERNEL_COLUMNS, kernel_rows(found), KERNEL_COLUMNS[:1] + KERNEL_COLUMNS[3:8],
+                        KERNEL_NARROW)),
     ]  # fmt: skip
 
 

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.studies.space import configuration_text
+from autotune.workloads import short_name
 
 Row = tuple[str, ...]
 KERNEL_COLUMNS = (
     "no.", "kernel", "role", "count", "first ms", "second ms", "first / second", "95 %", "better",
 )  # fmt: skip
+KERNEL_NARROW = ("no.", "kernel", "first ms", "second ms", "first / second")
+"""Of these, what a narrow screen shows."""
 POINT_COLUMNS = (
     "point", "first", "second", "s first", "s second", "ratio s", "s, 95 %", "J first", "J second",
     "ratio J", "J, 95 %",
@@ -25,7 +28,7 @@ def kernel_rows(found: Mapping[str, Any]) -> list[Row]:
     """Returns a row for each kernel that both runs have."""
     return [
         (
-            str(number), task["spec"], task["role"], str(task["count"]), _number(task["first_ms"]),
+            str(number), short_name(task["spec"]), task["role"], str(task["count"]), _number(task["first_ms"]),
             _number(task["second_ms"]), _number(task["ratio"]), _ends(task["ci"]), task["verdict"],
         )
         for number, task in enumerate(found["tasks"], start=1)

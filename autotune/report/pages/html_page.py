@@ -50,8 +50,9 @@ svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: 
 {_PLOT_STYLE}.downloads {{ display: inline-block; margin: 0.3rem 1.2rem 0.3rem 0; }}
 .notice {{ background: var(--notice); border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }}
 @media screen and (max-width: 40rem) {{ body {{ margin: 1rem auto; padding: 0 0.7rem; }}
-  svg {{ min-width: 0; }} svg text {{ font-size: 13px; }} td, th {{ padding-right: 0.5rem; max-width: 14rem; }}
-  td.long {{ min-width: 9rem; }} table {{ font-size: 13px; }}
+  svg text {{ font-size: 13px; }} td, th {{ padding-right: 0.5rem; max-width: 14rem; }}
+  td.long {{ min-width: 9rem; }} table {{ font-size: 13px; }} .more {{ display: none; }}
+  .fits td {{ min-width: 0; overflow-wrap: anywhere; }}
   h1 {{ font-size: 1.25rem; overflow-wrap: anywhere; }} }}
 @media print {{ :root {{ {_LIGHT} }} body {{ max-width: none; margin: 0; font-size: 11px; }}
   .downloads {{ display: none; }}  .wide {{ overflow: visible; }} svg {{ min-width: 0; }}
@@ -59,7 +60,7 @@ svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: 
   td, th, th.number {{ white-space: normal; overflow-wrap: anywhere; padding-right: 0.35rem; }}
   td.long {{ min-width: 0; }} table.many {{ font-size: 8px; }} * {{ print-color-adjust: exact; }} }}
 """
-_LONG, _LONG_CELL, _MANY_COLUMNS = ' class="long"', 40, 8
+_LONG_CELL, _MANY_COLUMNS = 40, 8
 # A page may load nothing. Browsers enforce this.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -105,24 +106,45 @@ def picture(plot: str, heading: str) -> str:
 
 
 def table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Sequence[str] = (),
+    narrow: Sequence[str] = (),
 ) -> str:
-    """Returns a table. Columns of numbers are aligned right."""
-    kinds = [' class="number"' if column in numbers else "" for column in columns]
+    """Returns a table.
+
+    Args:
+        columns: Headings.
+        rows: Cells, one for each column.
+        numbers: Columns that are aligned right.
+        narrow: Columns that a narrow screen shows; empty for all.
+    """
+    kinds = [
+        ["number"] * (column in numbers) + ["more"] * (bool(narrow) and column not in narrow)
+        for column in columns
+    ]
     head = "".join(
-        f'<th scope="col"{kind}>{escape(column)}</th>'
+        f'<th scope="col"{_class(kind)}>{escape(column)}</th>'
         for column, kind in zip(columns, kinds, strict=True)
     )
     lines = []
     for row in rows:
         cells = "".join(
-            f"<td{kind or (_LONG if len(cell) > _LONG_CELL else '')}>{escape(cell)}</td>"
+            f"<td{_class([*kind, *_long(cell, kind)])}>{escape(cell)}</td>"
             for cell, kind in zip(row, kinds, strict=True)
         )
         lines.append(f"<tr>{cells}</tr>")
     body = "\n".join(lines)
-    many = ' class="many"' if len(columns) > _MANY_COLUMNS else ""
-    return f'<div class="wide"><table{many}>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
+    kind = _class(["many"] * (len(columns) > _MANY_COLUMNS) + ["fits"] * bool(narrow))
+    return f'<div class="wide"><table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
+
+
+def _long(cell: str, kind: Sequence[str]) -> Sequence[str]:
+    return ("long",) if len(cell) > _LONG_CELL and "number" not in kind else ()
+
+
+def _class(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:

@@ -24,6 +24,7 @@ from autotune.report.plots import (
     many,
     stacked,
 )
+from autotune.workloads import short_name
 
 _COLUMNS = (
     "no.", "kernel", "role", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms",
@@ -33,6 +34,7 @@ _NUMBERS = (
     "no.", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms", "trials", "failed",
     "largest error", "in the pool",
 )  # fmt: skip
+_NARROW = ("no.", "kernel", "untuned ms", "tuned ms", "speed-up")
 _LONGEST_MESSAGE = 160
 
 
@@ -101,7 +103,9 @@ def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Seri
 
 def _step(result: Result, content: Mapping[str, Any]) -> str:
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-    ratio = f" ({before / after:.3g}x as fast as untuned)" if before and after else ""
+    faster = result.step_speedup()
+    ends = f", {faster.ends[0]:.3g}-{faster.ends[1]:.3g}" if faster and faster.ends else ""
+    ratio = f" ({faster.ratio:.3g}x as fast as untuned{ends})" if faster else ""
     failed = sum(sum(task.failures.values()) for task in result.tasks)
     html = facts(
         [
@@ -122,9 +126,7 @@ def _step(result: Result, content: Mapping[str, Any]) -> str:
     if untimed:
         html += f"<p>Without a valid time: {escape(', '.join(untimed))}</p>"
     for drift in result.drifts:
-        html += (
-            f"<p>Drift: {escape(str(drift))}; the last timing compares trials from both sides.</p>"
-        )
+        html += f"<p>Drift: {escape(str(drift))}; the final benchmark compares trials from both sides.</p>"
     for task in result.tasks:
         if task.doubt:
             html += (
@@ -197,9 +199,7 @@ def _each(
 
 def _speedups(numbered: Sequence[tuple[int, TaskResult]]) -> str:
     shown = [(n, t) for n, t in numbered if t.speedup is not None and t.digest not in ("", DEFAULT)]
-    shown.sort(
-        key=lambda one: -(one[1].count * ((one[1].default_ms or 0) - (one[1].tuned_ms or 0)))
-    )
+    shown.sort(key=lambda one: -one[1].saved_ms)
     kept = sum(task.digest == DEFAULT for _, task in numbered)
     told = f"<p>{kept} of {len(numbered)} kernels keep the untuned default.</p>" if kept else ""
     if not shown:
@@ -245,18 +245,19 @@ def _shares(result: Result) -> str:
 
 def _kernels(numbered: Sequence[tuple[int, TaskResult]]) -> str:
     rows = []
-    for number, task in numbered:
+    for number, task in sorted(numbered, key=lambda one: -one[1].saved_ms):
         kept = task.digest == DEFAULT
         rows.append(
             (
-                str(number), task.spec, task.role, str(task.count), _figure(task.default_ms),
+                str(number), short_name(task.spec), task.role, str(task.count), _figure(task.default_ms),
                 _figure(task.tuned_ms), "kept" if kept else _figure(task.speedup), "" if kept else _ends(task.ci),
                 _figure(task.gflops), _figure(task.movement_ms), str(task.trials),
                 str(sum(task.failures.values())), _figure(task.max_rel_error), task.formulation, task.digest,
                 str(len(task.pool)),
             )
         )  # fmt: skip
-    return table(_COLUMNS, rows, _NUMBERS)
+    told = "<p>Those that save most of a step's time come first. kernels.csv has their whole names.</p>"
+    return told + table(_COLUMNS, rows, _NUMBERS, _NARROW)
 
 
 def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, History]) -> str:

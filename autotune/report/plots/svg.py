@@ -173,7 +173,7 @@ def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT)
         height: Height in the units of `WIDTH`.
     """
     inside = "\n".join(parts)
-    # On a narrow screen the whole plot is shown, smaller, with larger text: see `page.py`.
+    # On a narrow screen a plot is as wide as its text needs to be readable, and scrolls: see `html_page.py`.
     return (
         f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg">\n'

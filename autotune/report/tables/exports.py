@@ -52,7 +52,7 @@ def kernels_csv(result: Result) -> str:
 
 
 def search_csv(events: Events, result: Mapping[str, Any]) -> str:
-    """Returns configurations measured by a search as CSV: one row each, and one for the system's own choice.
+    """Returns configurations measured by a search as CSV: one row each, and one for the default.
 
     For configurations that were measured again, further columns have these figures with their 95 % intervals.
     """

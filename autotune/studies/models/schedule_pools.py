@@ -21,7 +21,7 @@ class PooledSchedule:
         digest: Its identity; `default` for the untuned default.
         formulation: Its formulation.
         traits: Traits of its loops.
-        ms: Milliseconds in the last timings of the runs that kept it, by cluster; `hybrid` is all cores.
+        ms: Milliseconds in the final benchmarks of the runs that kept it, by cluster; `hybrid` is all cores.
     """
 
     digest: str

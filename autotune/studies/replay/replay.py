@@ -32,6 +32,8 @@ from autotune.studies.space import (
 _MOST_CORES = 1024
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
 _JOULES = "energy_j"
+_CLUSTERS = ("big", "small", "little", "hybrid")
+_ROW = f"cluster is {', '.join(_CLUSTERS[:-1])} or {_CLUSTERS[-1]}; cores is a whole number; the rest are numbers"
 _NOTHING = ("", "-")
 CAPACITY = {"little": 360, "big": 1024}
 """Core capacities in Linux for the table's phone, at the highest clocks: arch/arm64/boot/dts/qcom/sm8150.dtsi."""
@@ -95,11 +97,20 @@ class TableBench:
         return Measured("ok", figures=found, raw={"marks": [mark]} if mark else None)
 
 
+def _split(cluster: str, cores: int) -> tuple[int, int]:
+    """Returns how many of the cores are little, and how many big."""
+    if cluster not in _CLUSTERS:
+        raise ValueError(f"{cluster[:20]!r} is no cluster")
+    if cluster == "hybrid":
+        return cores // 2, cores - cores // 2
+    return (0, cores) if cluster == "big" else (cores, 0)
+
+
 def read_paper_table(path: Path) -> TableBench:
     """Reads the CSV of EMDL'21's Table 3.
 
-    Columns are big, small or hybrid (both) cores, a clock for each cluster, seconds, joules. The joules column may
-    be missing, or have empty cells.
+    Columns are big, small (or little) or hybrid (both) cores, a clock for each cluster, seconds, joules. The joules
+    column may be missing, or have empty cells.
 
     Raises:
         UsageError: The file cannot be read, or is not such a table.
@@ -116,9 +127,7 @@ def read_paper_table(path: Path) -> TableBench:
             cores = int(row["cores"])
             if not 1 <= cores <= _MOST_CORES:
                 raise ValueError(f"{row['cores'][:20]} cores")
-            little, big = {
-                "small": (cores, 0), "big": (0, cores), "hybrid": (cores // 2, cores - cores // 2)
-            }[row["cluster"]]  # fmt: skip
+            little, big = _split(row["cluster"], cores)
             setting = CpuConfiguration(
                 (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
             )
@@ -127,7 +136,9 @@ def read_paper_table(path: Path) -> TableBench:
             figures = Figures(_measure(row["time_s"], "s"), joules)
             found[setting] = figures
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise UsageError(f"{path}: line {line} is not a configuration: {error}") from error
+            raise UsageError(
+                f"{path}: line {line} is not a configuration: {error}", hint=_ROW
+            ) from error
     # A cluster with no training cores in any row is not part of the table.
     used = [index for index in (0, 1) if any(c.clusters[index].cores for c in found)]
     clusters = tuple(

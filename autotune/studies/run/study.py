@@ -42,8 +42,10 @@ SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
 _REASON, _BELIEF, _SEEN_KHZ, _MARKS, _MEMO = "reason", "belief", "seen_khz", "marks", "memo"
-DEFAULT = "system's own choice"
-"""Attribute of a trial outside the search: figures of a step with the system's own cores and clocks."""
+DEFAULT = "default"
+"""Attribute of a trial outside the search: figures of a step with the default cores and clocks."""
+_DEFAULT_BEFORE = "system's own choice"
+"""The same in studies of earlier versions."""
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
@@ -263,7 +265,7 @@ class Study:
             self._study.add_trial(again)
 
     def tell_default(self, figures: Figures) -> None:
-        """Adds the figures of the system's default behaviour to the study, for people who view it.
+        """Adds the figures of the default cores and clocks to the study, for people who view it.
 
         They are not a configuration, so they have no parameters, and no search counts them. The same figures are
         added once.
@@ -272,7 +274,10 @@ class Study:
             figures: Figures of a step.
         """
         known = asdict(figures)
-        if any(t.user_attrs.get(DEFAULT) == known for t in self._study.get_trials(deepcopy=False)):
+        trials = self._study.get_trials(deepcopy=False)
+        if any(
+            t.user_attrs.get(DEFAULT, t.user_attrs.get(_DEFAULT_BEFORE)) == known for t in trials
+        ):
             return
         told = create_trial(
             values=list(values(self.request.objective, figures)),

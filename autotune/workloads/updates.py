@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.workloads.autodiff import StepRecorder
-from autotune.workloads.described_updates import STATES, described_update
+from autotune.workloads.expressions.optimizer_updates import STATES, described_update
 from autotune.workloads.graph import Initial, Tensor
 from autotune.workloads.operators import Adam, Expression, Momentum, Operator, RunningPower, Sgd
 from autotune.workloads.optimizer import Optimizer

@@ -16,8 +16,8 @@ from autotune.compiler.formulations import formulations, prim_func, registered
 from autotune.compiler.formulations.implicit_gemm import EXTENT, padded
 from autotune.compiler.formulations.winograd_gemm import matrices
 from autotune.workloads import Kernel, parse_operator
-from autotune.workloads.described_updates import described_update
 from autotune.workloads.expressions import written
+from autotune.workloads.expressions.optimizer_updates import described_update
 from autotune.workloads.operators import (
     OPERATORS,
     Adam,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import math
 import struct
 import zlib
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 from autotune.reading import open_file, read_bytes
 
+LOGGER = logging.getLogger("autotune.workloads")
 FORMATS = (
     "MNIST's IDX files, CIFAR's binary version (.bin), or an .npz with the arrays images and labels"
 )
@@ -425,8 +427,11 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
         return (images.transpose(0, 3, 1, 2) if last else images), labels
     # Sequences and the like: the model's own shape, except for axes with one element.
     if not same:
+        axes = images.ndim - 1
+        added = axes < len(input_shape) and set(input_shape[: len(input_shape) - axes]) == {1}
+        wanted = input_shape[-axes:] if added and axes else input_shape
         raise UsageError(
-            f"{path}: a sample is of shape {images.shape[1:]}, and the model takes {input_shape}",
+            f"{path}: a sample is of shape {images.shape[1:]}, and the model takes {wanted}",
             hint="give samples of the model's shape (axes of one element may be left out), or images [n, c, h, w]",
         )
     return images.reshape(-1, *input_shape), labels
@@ -449,6 +454,13 @@ def _standardised(path: Path, images: Array, input_shape: Shape) -> NDArray[np.f
         raise UsageError(
             f"{path}: images have {found} channels, the model takes {channels}",
             hint=f"give images with {channels} channels or one",
+        )
+    if list(images.shape[2:]) != size:
+        LOGGER.warning(
+            "%s: images of %s pixels are resampled to %s",
+            path,
+            "x".join(map(str, images.shape[2:])),
+            "x".join(map(str, size)),
         )
     scale, middle = _scale(path, images)
     rows, columns = (

@@ -7,12 +7,13 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autotune.errors import UsageError, pip_install
+from autotune.errors import UsageError, choices, pip_install
 
 LONGEST = 300  # Number of characters of another program's message that are passed on.
 
@@ -66,8 +67,16 @@ def load_module(reference: str, seed: int = 1, batch: int = 1) -> Any:
     make = getattr(imported, factory, None)
     if not callable(make):
         what = "has no function" if make is None else "has no callable"
+        own = [
+            name
+            for name, one in vars(imported).items()
+            if callable(one) and getattr(one, "__module__", "") == imported.__name__
+        ]
         raise UsageError(
-            f"{source} {what} {factory!r}", hint="it takes no arguments and returns the module"
+            f"{source} {what} {factory!r}",
+            hint=choices(factory, own, "there are")
+            if own
+            else "write a function that returns the module",
         )
     named = {"batch": batch} if _takes_batch(make) else {}
     key = (make, seed, *named.values())
@@ -75,7 +84,10 @@ def load_module(reference: str, seed: int = 1, batch: int = 1) -> Any:
         if (made := _MADE.get(key)) is not None:
             return made
     torch.manual_seed(seed)
-    with _told(f"{reference}: {factory}()", "it is called without arguments, or with batch"):
+    with _told(
+        f"{reference}: {factory}()",
+        "fix the function; it is called without arguments, or with batch",
+    ):
         made = make(**named)
     if not isinstance(getattr(made, "module", made), torch.nn.Module):
         raise UsageError(
@@ -162,4 +174,16 @@ def _told(doing: str, hint: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UsageError(f"{doing} raised {describe(error)}", hint=hint) from error
+        where = _where(error)
+        raise UsageError(
+            f"{doing} raised {describe(error)}{f' at {where}' if where else ''}", hint=hint
+        ) from error
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line of an error that is neither a package's nor ours; empty without one."""
+    packages = (sys.prefix, sys.base_prefix, "<frozen", str(Path(__file__).parents[2]))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.line and not frame.filename.startswith(packages):
+            return f"`{frame.line[:100]}`, line {frame.lineno} of {Path(frame.filename).name}"
+    return ""

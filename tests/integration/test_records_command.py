@@ -284,7 +284,7 @@ def test_records_of_another_device_are_left_out(store: Path, tmp_path: Path) -> 
         "--trials", "2", "--records", store, "--logs", tmp_path, "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "1 runs of other devices" in done.stderr
+    assert "left out: 1 run of other devices" in done.stderr
     records = json.loads(done.stdout)["records"]
     assert (records["unknown"], records["equal"], records["similar"]) == (1, 0, 0)
 

@@ -89,6 +89,11 @@ def test_a_shell_is_told_what_may_be_typed_next(line: str, found: list[str], fol
     assert offered(line, folder) == found
 
 
+def test_latest_needs_no_run_for_the_rest_to_be_completed(tmp_path: Path) -> None:
+    assert offered("autotune export latest --for an", tmp_path) == ["android-arm64"]
+    assert offered("autotune step --plan latest --lay", tmp_path) == ["--layout"]
+
+
 def test_the_samplers_that_are_offered_are_those_there_are() -> None:
     assert tuple(completion.samplers("")) == SAMPLERS
 

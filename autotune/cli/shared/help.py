@@ -109,7 +109,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the command line, and then finds the values that depend on other options."""
         rest = super().parse_args(ctx, args)
-        find_all(ctx.params)
+        if not ctx.resilient_parsing:  # As for completion, which uses no values.
+            find_all(ctx.params)
         return rest
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
@@ -127,7 +128,8 @@ class Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the command line, and then finds the values that depend on other options."""
         rest = super().parse_args(ctx, args)
-        find_all(ctx.params)
+        if not ctx.resilient_parsing:  # As for completion, which uses no values.
+            find_all(ctx.params)
         return rest
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:

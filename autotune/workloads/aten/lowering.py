@@ -34,8 +34,10 @@ Lower = Callable[["Lowering", Operation], Value | tuple[Value | None, ...]]
 _COSTLY = frozenset(
     ["exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "log1p", "expm1", "pow", "sqrt"]
 )
-_MOST_LOADS, _MOST_TERMS = 2, 96
-"""Of a value that is computed again by each of its readers, or by its only one."""
+_MOST_LOADS = 2
+"""Of a value that each of its readers computes again."""
+_MOST_READS, _MOST_TERMS = 24, 96
+"""Of a value that its only reader computes."""
 
 
 class Lowering(Storage):
@@ -149,7 +151,7 @@ class Lowering(Storage):
         loads = sum(isinstance(term, Load) for term in terms)
         costly = any(isinstance(term, Apply) and term.function in _COSTLY for term in terms)
         again = operation.readers > 1 and (loads > _MOST_LOADS or (costly and loads > 0))
-        if again or len(terms) > _MOST_TERMS:
+        if again or loads > _MOST_READS or len(terms) > _MOST_TERMS:
             self.somehow_stored(value)
         return value
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.workloads.aten.lowering import Lowering
 from autotune.workloads.aten.pointwise import as_type, dtype_of
-from autotune.workloads.aten.program import Operation
+from autotune.workloads.aten.program import Dtype, Operation
 from autotune.workloads.aten.registry import lowers
 from autotune.workloads.aten.values import (
     Indices,
@@ -32,6 +32,9 @@ from autotune.workloads.expressions import (
     number,
     truth,
 )
+
+_FEW_PARTS, _MOST_PARTS = 4, 24
+"""Of a join: parts that may be computed where they are read, and parts that one kernel reads."""
 
 
 def _first(lowering: Lowering, operation: Operation) -> Value:
@@ -223,7 +226,19 @@ def _cat(lowering: Lowering, operation: Operation) -> Value:
     listed = operation.arguments["tensors"]
     parts = [value for value in map(lowering.value, listed) if math.prod(value.shape)]
     axis = operation.arguments["dim"] % len(operation.shape)
-    dtype = dtype_of(operation)
+    return joined(lowering, parts, axis, dtype_of(operation))
+
+
+def joined(lowering: Lowering, parts: list[Value], axis: int, dtype: Dtype) -> Value:
+    """Tensors one after the other along an axis; many are stored first, so that no kernel reads too much."""
+    if len(parts) > _FEW_PARTS:
+        parts = [lowering.somehow_stored(part) for part in parts]
+    if len(parts) > _MOST_PARTS:
+        groups = [parts[at : at + _MOST_PARTS] for at in range(0, len(parts), _MOST_PARTS)]
+        wide = [joined(lowering, group, axis, dtype) for group in groups]
+        return joined(lowering, [lowering.somehow_stored(one) for one in wide], axis, dtype)
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
     starts = list(accumulate((part.shape[axis] for part in parts), initial=0))
 
     def at(indices: Indices) -> Term:
@@ -244,7 +259,7 @@ def _cat(lowering: Lowering, operation: Operation) -> Value:
         assert result is not None
         return result
 
-    return Lazy(operation.shape, dtype, at)
+    return Lazy(tuple(shape), dtype, at)
 
 
 def _either(condition: Term, yes: Term, no: Term) -> Term:

@@ -483,3 +483,15 @@ def test_every_call_has_the_layer_that_it_belongs_to() -> None:
     graph, _ = captured(net, 2, channels_last=True, input_shape=SHAPE)
     by_place = {node.place for node in graph.nodes if node.kernel.operator.name != "expr"}
     assert by_place == {"0", "3"}
+
+
+def test_another_loss_on_the_same_module_is_another_step() -> None:
+    module = nn.Sequential(nn.Linear(5, 6), nn.SiLU(), nn.Linear(6, 3))
+    found = set()
+    for scale in (1.0, 2.0, 3.0):
+        step = Step(
+            module, normal(4, 5), normal(4, 3), lambda y, t, by=scale: by * F.mse_loss(y, t)
+        )
+        found.add(capture_module(step, 4).graph)
+        del step
+    assert len(found) == 3

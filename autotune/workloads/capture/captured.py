@@ -156,17 +156,20 @@ def _layered(name: str, wanted: WantedStep, batch: int, optimizer: Optimizer) ->
 
 
 _PROGRAMS: WeakKeyDictionary[Any, dict[object, Program]] = WeakKeyDictionary()
-"""Traced steps by module, and then by batch, inputs and trained parameters: tracing takes seconds."""
+"""Traced steps by module, and then by all else that they depend on: tracing takes seconds."""
 
 
 def _program(name: str, wanted: WantedStep, batch: int) -> Program:
     known = _PROGRAMS.setdefault(wanted.module, {})
     key = (
         batch,
-        tuple((what, tuple(tensor.shape)) for what, tensor in wanted.inputs.items()),
+        tuple(
+            (what, tuple(tensor.shape))
+            for what, tensor in (*wanted.inputs.items(), *wanted.labels.items())
+        ),
         tuple(path for path, p in wanted.module.named_parameters() if p.requires_grad),
         tuple(part.training for part in wanted.module.modules()),
-        id(wanted.loss) if wanted.own_loss else None,
+        wanted.loss,
     )
     if key not in known:
         known[key] = trace_step(name, wanted, aten_operators())

@@ -113,7 +113,7 @@ def wanted_step(
         )
     sizes = tuple(result.shape)
     if result.numel() == 1 and batch > 1:
-        return WantedStep(given, lambda value: value.reshape(()), {INPUT: x}, {}, {})
+        return WantedStep(given, _own_loss, {INPUT: x}, {}, {})
     if len(sizes) < 2 or sizes[0] != batch:
         raise UsageError(
             f"{name}: forward returns shape {sizes}",
@@ -163,8 +163,13 @@ def _own(
         found = torch.utils._pytree.tree_unflatten(list(tensors), spec)
         return found
 
-    loss = step.loss or (lambda value: value)
+    loss = step.loss or _own_loss
     return WantedStep(step.module, loss, inputs, labels, classes, arguments, own_loss=True)
+
+
+def _own_loss(value: Any) -> Any:
+    """The loss of a module that returns it."""
+    return value.reshape(()) if value.numel() == 1 else value
 
 
 def _tuple(given: Any) -> tuple[Any, ...]:

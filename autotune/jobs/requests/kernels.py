@@ -215,7 +215,7 @@ def _check_products(kernels: Sequence[Task], space: Space) -> None:
 
 def _tasks(op: str, role: str | None) -> tuple[Task, ...]:
     operator = parse_operator(op.partition("+")[0])
-    roles = operator.roles() if role is None else parse_roles(role, operator)
+    roles = operator.usual_roles() if role is None else parse_roles(role, operator)
     if "+" in op and len(roles) != 1:
         raise UsageError(
             "an operator with an epilogue is tuned in one role", hint="give it with --role"

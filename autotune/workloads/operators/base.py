@@ -101,6 +101,10 @@ class Operator(ABC):
     def _check_shapes(self) -> None:  # noqa: B027 - most operators have nothing to add
         """Raises UsageError if the fields do not fit each other."""
 
+    def usual_roles(self) -> tuple[Role, ...]:
+        """Returns the roles that are meant where none is named: all of them."""
+        return self.roles()
+
     def streamed(self, role: Role) -> int | None:
         """Returns the index of the operand that may come straight from its producer; None if there is none.
 

@@ -57,6 +57,10 @@ class Expression(Operator):
         replaceable = self.kernel.operands[:count] == self.kernel.results
         return ("forward", "update") if replaceable else ("forward",)
 
+    def usual_roles(self) -> tuple[Role, ...]:
+        """Returns ``forward``: an update computes the same."""
+        return ("forward",)
+
     def label(self) -> str:
         """Returns 16 hexadecimal digits of the text's SHA-256."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]

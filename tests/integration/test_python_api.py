@@ -23,14 +23,14 @@ def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names: dict[str, Any] = {}
     for block in blocks:
         # The page's own code, but for the trials: one a kernel tells as much.
         exec(block.replace("trials=64", "trials=25"), names)
     assert names["again"].content == names["result"].content
     assert names["found"].best["energy_j"] > 0
-    assert len(list((tmp_path / "logs").iterdir())) == 4
+    assert len(list((tmp_path / "logs").iterdir())) == 5
 
 
 @pytest.mark.quick
@@ -122,7 +122,7 @@ def test_import_is_fast_and_brings_no_tvm() -> None:
 
 def test_the_exported_names_are_these() -> None:
     assert sorted(autotune.__all__) == [
-        "AutotuneError", "Callback", "DISTRIBUTION", "KernelsResult", "SearchResult", "__version__",
+        "AutotuneError", "Callback", "DISTRIBUTION", "KernelsResult", "SearchResult", "Step", "__version__",
         "cpu_config", "joint", "load_run", "tune_kernels",
     ]  # fmt: skip
     for name in autotune.__all__:

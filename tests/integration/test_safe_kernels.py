@@ -34,7 +34,7 @@ from autotune.compiler.search.formulation_search import FormulationSearch
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import TuneRequest
 from autotune.compiler.target.targets import TargetSpec, find, tvm_target
-from autotune.workloads import Kernel, parse_kernel, parse_operator
+from autotune.workloads import ROLES, Kernel, parse_kernel, parse_operator
 
 pytestmark = [
     pytest.mark.slow,
@@ -103,6 +103,15 @@ SPECS = (
     ("mali", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", "gemm_phases"),
     ("mali", "conv2d:n=1,c=3,h=17,w=16,k=8,r=5,s=5,stride=2,pad=1", "few_channels"),
     ("mali", "matmul:m=4,n=36,k=20", ""),
+    ("opencl", "bmm:b=3,m=4,n=20,k=12", ""),
+    ("opencl", "forward expr:(in f 6 40)(sum 6 / 40 = (exp (at 0 a0 a1)))(out 0)", ""),
+    ("opencl", "update expr:(in f 37)(in f 37)(map 37 = (sub (at 0 a0) (at 1 a0)))(out 0)", ""),
+    (  # A gather whose index comes from data, and a view that is turned round.
+        "opencl",
+        "forward expr:(in f 5 7)(in i 9)(in f 7 9)"
+        "(map 9 7 = (add (at 0 (min (max (at 1 a0) 0) 4) a1) (at 2 a1 a0)))(out 0)",
+        "",
+    ),
     ("opencl", "bias:n=2,c=3,s=20,relu=1", ""),
     ("opencl", "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1", ""),
     ("opencl", "avg_pool2d:n=2,c=3,h=8,w=8,r=2,s=2,stride=2,pad=0", ""),
@@ -152,8 +161,8 @@ def _run(
 
 def _kernels(spec: str) -> list[Kernel]:
     """The kernels of an operator, or the one that a role before it names, perhaps with more fused to it."""
-    role, _, fused = spec.rpartition(" ")
-    if role:
+    role, _, fused = spec.partition(" ")
+    if role in ROLES:
         return [parse_kernel(fused, role)]
     operator = parse_operator(spec)
     return [Kernel(operator, role) for role in operator.roles()]

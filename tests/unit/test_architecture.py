@@ -197,6 +197,8 @@ def test_other_rooms_import_faces_only() -> None:
 
 @pytest.mark.parametrize("face", sorted(packages()))
 def test_a_face_exports_what_it_names_and_says_what_it_is_for(face: str) -> None:
+    if face == "workloads.capture":
+        pytest.importorskip("torch")
     module = importlib.import_module(f"autotune.{face}")
     assert (module.__doc__ or "").strip()
     names = list(getattr(module, "__all__", ()))

@@ -44,6 +44,7 @@ PROGRAM = (sys.executable, "-m", "autotune")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch")
     made = tmp_path_factory.mktemp("printing")
     (made / "net.py").write_text(NET)
     return made
@@ -93,6 +94,7 @@ def test_what_a_model_prints_is_not_in_a_table(folder: Path) -> None:
 
 
 def test_the_seed_of_a_step_is_that_of_its_module(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "seeded.py").write_text(
         "import torch.nn as nn\nmade = []\n"
         "def make():\n    made.append(1)\n"
@@ -121,7 +123,7 @@ def test_the_seed_of_a_step_is_that_of_its_module(tmp_path: Path) -> None:
         (["models", "--batch", "0"], 2, "usage", "too small"),
         (["breakdown", "nowhere"], 2, "usage", "no run at nowhere"),
         (["tracker", "status"], 3, "device", "no tracker runs"),
-        (["step", "--model", "missing.py:make"], 2, "usage", "no file"),
+        (["step", "--model", "lenet", "--data", "missing"], 2, "usage", "no such file"),
     ],
 )
 def test_errors_are_json_where_json_is_asked_for(

@@ -18,7 +18,6 @@ from autotune.workloads import (
     initial_values,
     tasks,
 )
-from autotune.workloads.capture import ModuleStep, wanted_step
 from autotune.workloads.fusion import fused
 
 
@@ -133,6 +132,8 @@ def test_training_on_one_batch_lowers_the_loss(name: str) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_updates_are_pytorchs(name: str, decay: float) -> None:
     torch = pytest.importorskip("torch")
+    from autotune.workloads.capture import ModuleStep, wanted_step
+
     optimizer = Optimizer.parse(f"{name}:learning_rate=0.05,weight_decay={decay}")
     assert Optimizer.parse(optimizer.spec()) == optimizer
     graph = fused(dense_step(optimizer))

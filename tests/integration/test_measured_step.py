@@ -11,6 +11,7 @@ import pytest
 from command import AUTOTUNE, autotune, one_folder
 
 from autotune.compiler.step import measure_step, step_runs
+from autotune.compiler.step.measured_step import _in_turns
 from autotune.workloads import StepForm, TrainingStep
 
 pytest.importorskip("torch")
@@ -106,3 +107,12 @@ def test_an_untuned_step_of_unknown_length_is_left_out(monkeypatch: pytest.Monke
     found = measure_step(wanted, graph, step_runs([]), None)
     assert set(found.seconds) == {"tuned"}
     assert "not known" in found.left_out["untuned"]
+
+
+def test_a_side_whose_first_step_finds_sleeping_threads_is_timed_by_the_others() -> None:
+    def side(steps: int) -> list[float]:
+        return [0.15, *[0.002] * (steps - 1)]
+
+    found = _in_turns({"pytorch": side, "tuned": lambda steps: [0.001] * steps}, lambda *_: None)
+    assert max(found["pytorch"]) == 0.002
+    assert max(found["tuned"]) == 0.001

@@ -25,6 +25,8 @@ _LONGEST_S = 10.0
 """Limit in seconds: a slower untuned step is not run."""
 _TURN_S, _MOST_STEPS = 0.2, 5
 """Approximate time of a turn of a side in seconds, and its most steps; it has at least one."""
+_WARMED_S = 1.0
+"""A side whose step takes less time is warmed up by more steps, and by one in each turn."""
 _SETTLE_S = 0.05  # The threads of the previous side still spin.
 _TIMEOUT_S = 300.0
 _SEED = 1
@@ -156,13 +158,15 @@ def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[flo
     """Returns the median step of each side in each block."""
     names = list(sides)
     began = time.monotonic()
-    steps = {}
+    steps: dict[str, int] = {}
+    colds: dict[str, int] = {}
     for at, name in enumerate(names):
         report("warming up", at, len(names))
         first = sides[name](1)[0]
+        if first < _WARMED_S:  # The first step of an idle side may take many times as long.
+            first = min(first, *sides[name](3))
         steps[name] = max(1, min(_MOST_STEPS, int(_TURN_S / first)))
-        if steps[name] > 1:
-            steps[name] = max(1, min(_MOST_STEPS, int(_TURN_S / min(sides[name](2)))))
+        colds[name] = int(first < _WARMED_S)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     longest, block_began = 0.0, time.monotonic()
     for turn, chosen in enumerate(in_blocks([BLOCKS] * len(names), _SEED)):
@@ -175,7 +179,7 @@ def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[flo
         report("measuring the step", turn, BLOCKS * len(names))
         name = names[chosen]
         time.sleep(_SETTLE_S)
-        cold = int(steps[name] > 1)  # Caches are cold in the first step of a turn.
+        cold = colds[name]  # Caches are cold in the first step of a turn.
         seconds[name].append(median(sides[name](steps[name] + cold)[cold:]))
     return {name: tuple(some) for name, some in seconds.items()}
 

@@ -14,6 +14,7 @@ from autotune.workloads.expressions import (
     Term,
     apply,
     integer,
+    replaced,
     walk,
 )
 
@@ -78,25 +79,8 @@ def _without_units(stage: Stage) -> Stage:
             for axis, term in axes.items()
         }
     reduced = tuple(size for size in stage.reduced if size > 1)
-    body = _rewritten(stage.body, axes)
+    body = replaced(stage.body, axes, {})
     return Stage(shape, reduced, stage.combiner if reduced else "map", body)
-
-
-def _rewritten(term: Term, axes: dict[int, Term]) -> Term:
-    done: dict[Term, Term] = {}
-    for current in walk(term):
-        match current:
-            case Axis(number=at):
-                done[current] = axes.get(at, current)
-            case Load():
-                done[current] = replace(current, at=tuple(done[index] for index in current.at))
-            case Apply():
-                done[current] = apply(
-                    current.function, *[done[argument] for argument in current.arguments]
-                )
-            case _:
-                done[current] = current
-    return done[term]
 
 
 def _mergeable(stage: Stage, reads: _Reads) -> int | None:

@@ -325,12 +325,13 @@ def _where(lowering: Lowering, operation: Operation) -> Value:
     dtype = dtype_of(operation)
 
     def body(condition: Term, yes: Term, no: Term) -> Term:
-        return _select(condition, as_type(yes, dtype), as_type(no, dtype))
+        return either(condition, as_type(yes, dtype), as_type(no, dtype))
 
     return pointwise(lowering, operation.shape, dtype, body, *operation.arguments.values())
 
 
-def _select(condition: Term, yes: Term, no: Term) -> Term:
+def either(condition: Term, yes: Term, no: Term) -> Term:
+    """Selects one of two terms of a type, which may be truth values."""
     if yes.type == "bool":
         return apply("or", apply("and", condition, yes), apply("and", apply("not", condition), no))
     return apply("select", condition, yes, no)

@@ -77,7 +77,7 @@ def _mean(lowering: Lowering, operation: Operation) -> Value:
 
 
 def mean(lowering: Lowering, value: Value, axes: list[int], *, keep: bool) -> Value:
-    """The mean over axes, each element divided before it is added."""
+    """The mean over axes: the sum, scaled."""
     count = math.prod(value.shape[axis] for axis in axes)
     total = lowering.reduce("sum", value, axes, keep=keep)
     return pointwise(
@@ -176,7 +176,7 @@ def _softmax(lowering: Lowering, operation: Operation) -> Value:
         return apply("exp", apply("sub", x, m))
 
     powers: Value = pointwise(lowering, value.shape, "float32", raised, value, largest)
-    if ".log_softmax" not in operation.operator.replace("_log", ".log"):
+    if "log_softmax" not in operation.operator:
         powers = lowering.somehow_stored(powers)
         total = lowering.reduce("sum", powers, [axis], keep=True)
         return pointwise(

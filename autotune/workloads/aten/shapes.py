@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from autotune.workloads.aten.lowering import Lowering
-from autotune.workloads.aten.pointwise import as_type, dtype_of
+from autotune.workloads.aten.pointwise import as_type, dtype_of, either
 from autotune.workloads.aten.program import Dtype, Operation
 from autotune.workloads.aten.registry import lowers
 from autotune.workloads.aten.values import (
@@ -188,13 +188,7 @@ def padded(
             if not whole:
                 conditions.append(inside(place, size))
         element = lowering.element(value, tuple(chosen))
-        if value.dtype == "bool":
-            return apply(
-                "or",
-                apply("and", all_of(*conditions), element),
-                apply("and", apply("not", all_of(*conditions)), fill),
-            )
-        return apply("select", all_of(*conditions), element, fill)
+        return either(all_of(*conditions), element, fill)
 
     return Lazy(shape, value.dtype, at)
 
@@ -255,17 +249,11 @@ def joined(lowering: Lowering, parts: list[Value], axis: int, dtype: Dtype) -> V
                 result = element
             else:
                 before = apply("lt", indices[axis], integer(start + size))
-                result = _either(before, element, result)
+                result = either(before, element, result)
         assert result is not None
         return result
 
     return Lazy(tuple(shape), dtype, at)
-
-
-def _either(condition: Term, yes: Term, no: Term) -> Term:
-    if yes.type != "bool":
-        return apply("select", condition, yes, no)
-    return apply("or", apply("and", condition, yes), apply("and", apply("not", condition), no))
 
 
 @lowers("slice_scatter.default")
@@ -301,7 +289,7 @@ def _scattered(
         else:
             place = clamped(distance, size)
         element = lowering.element(source, (*indices[:axis], place, *indices[axis + 1 :]))
-        return _either(all_of(*conditions), element, lowering.element(base, indices))
+        return either(all_of(*conditions), element, lowering.element(base, indices))
 
     return Lazy(base.shape, base.dtype, at)
 

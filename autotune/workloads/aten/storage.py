@@ -115,7 +115,7 @@ class Storage:
         self, combiner: Combiner, shape: Shape, reduced: Shape, body: Term, dtype: Dtype
     ) -> Strided:
         """Stores a reduction: at each index of ``shape`` a combination of ``body`` over ``reduced``."""
-        combined = combiner if math.prod(reduced) > 1 or reduced else "map"
+        combined = combiner if reduced else "map"
         tensor = self._emit(shape, reduced, combined, as_stored(body))
         return Strided(tensor, math.prod(shape), shape, contiguous(shape), 0, dtype)
 

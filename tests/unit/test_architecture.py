@@ -33,15 +33,16 @@ MAY_IMPORT = {
     "compiler.search": "compiler.formulations compiler.programs compiler.rules compiler.target compiler.tiles "
     "measurement records workloads",
     "compiler.native": "",
+    "compiler.llvm": "",
     "compiler.workers": "",
-    "compiler.runners": "compiler.native compiler.opencl_c compiler.programs compiler.target "
+    "compiler.runners": "compiler.llvm compiler.native compiler.opencl_c compiler.programs compiler.target "
     "compiler.workers measurement workloads",
     "compiler.run": "compiler.formulations compiler.native compiler.programs compiler.rules compiler.runners "
     "compiler.search compiler.target compiler.workers measurement records workloads",
-    "compiler.export": "compiler.native compiler.opencl_c compiler.programs compiler.runners "
+    "compiler.export": "compiler.llvm compiler.native compiler.opencl_c compiler.programs compiler.runners "
     "compiler.target devices records workloads",
-    "compiler.step": "compiler.export compiler.native compiler.programs compiler.runners compiler.target "
-    "compiler.workers measurement records workloads",
+    "compiler.step": "compiler.export compiler.native compiler.programs compiler.rules compiler.runners "
+    "compiler.target compiler.workers measurement records workloads",
     "studies.space": "devices",
     "studies.models": "devices studies.space workloads",
     "studies.search": "devices studies.models studies.space",

@@ -122,6 +122,7 @@ def test_without_threads_changes_only_parallelism() -> None:
     ]
     *tiled, parallel = (after for _, after in changed)
     assert {rule.kind for rule in tiled} == {
+        "streaming",
         "row_sums",
         "joined_parts",
         "vector_rows",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from autotune.compiler.export.variants import ExportedKernel, Variant
+from autotune.compiler.llvm import vector_math
 from autotune.compiler.target import tvm_target
 
 _KERNELS_AT_ONCE = 12
@@ -32,6 +33,11 @@ def groups(variant: Variant, at_once: int) -> Iterator[tuple[Any, Sequence[Expor
         target = target_of(variant, tuned=tuned)
         for start in range(0, len(ours), at_once):
             yield target, ours[start : start + at_once]
+
+
+def code_of(kernels: Sequence[ExportedKernel]) -> AbstractContextManager[None]:
+    """Returns a context in which TVM compiles a group of kernels as they were measured."""
+    return vector_math() if kernels[0].tuned else nullcontext()
 
 
 def module_of(kernels: Sequence[ExportedKernel], target: Any, symbol: Callable[[str], str]) -> Any:
@@ -58,7 +64,7 @@ def compile_objects(variant: Variant, prefix: str, folder: Path, report: Report)
     done = 0
     for number, (target, kernels) in enumerate(groups(variant, _KERNELS_AT_ONCE)):
         module = module_of(kernels, target, lambda name: f"{prefix}{name}")
-        with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        with tvm.transform.PassContext(config={"tirx.disable_assert": True}), code_of(kernels):
             compiled = tvm.compile(module, target)
         with _collecting(folder, f"{prefix}{number:03d}") as collect:
             compiled.export_library(str(folder / ".collected.so"), fcompile=collect)

@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
-from autotune.compiler.export.objects import Report, groups, module_of, target_of
+from autotune.compiler.export.objects import Report, code_of, groups, module_of, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import Variant
 from autotune.compiler.native import kernel_runner
@@ -76,7 +76,7 @@ def _write_library(variant: Variant, library: Path) -> None:
     parts = []
     for target, kernels in groups(variant, len(variant.kernels)):
         module = module_of(kernels, target, str)
-        with improved_source(module), checked(variant.space.limits):
+        with improved_source(module), checked(variant.space.limits), code_of(kernels):
             parts.append(tvm.compile(module, target))
     for part in parts[1:]:
         parts[0].mod.import_module(part.mod)

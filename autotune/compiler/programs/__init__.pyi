@@ -3,7 +3,15 @@ from .candidate import DEFAULT, Candidate, digest_of, program_hash
 from .data_movement import movement_stages, only_stages
 from .plain_data import plain
 from .schedule_traits import traits
-from .scheduled import Winner, plain_gpu_program, pooled, untuned_program, winners, winners_of
+from .scheduled import (
+    Winner,
+    plain_gpu_program,
+    plain_module,
+    pooled,
+    untuned_program,
+    winners,
+    winners_of,
+)
 from .trace_replay import replay_trace
 from .unscheduled import Unscheduled
 from .untuned import default_schedule
@@ -21,6 +29,7 @@ __all__ = [
     "only_stages",
     "plain",
     "plain_gpu_program",
+    "plain_module",
     "pooled",
     "program_hash",
     "reads_images",

@@ -112,20 +112,22 @@ def winners_of(
     return {name: [known[name, digest] for digest in some] for name, some in digests.items()}
 
 
-def untuned_program(kernel: Kernel, target: Any) -> Any:
-    """Returns the plain definition with the target's default schedule."""
+def plain_module(kernel: Kernel) -> Any:
+    """Returns the plain definition without a schedule, as a `tvm.IRModule`."""
     import tvm
 
     (direct,) = formulations(kernel, ["direct"])
-    return default_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), target)
+    return tvm.IRModule({"main": prim_func(kernel, direct)})
+
+
+def untuned_program(kernel: Kernel, target: Any) -> Any:
+    """Returns the plain definition with the target's default schedule."""
+    return default_schedule(plain_module(kernel), target)
 
 
 def plain_gpu_program(kernel: Kernel, threads: int) -> Any:
     """Returns the plain definition for a GPU, with one element per work-item."""
-    import tvm
-
-    (direct,) = formulations(kernel, ["direct"])
-    return plain_gpu_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), threads)
+    return plain_gpu_schedule(plain_module(kernel), threads)
 
 
 def replayed(kernel: Kernel, formulation: str, trace: Any, digest: str) -> Any:

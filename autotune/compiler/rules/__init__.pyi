@@ -6,6 +6,7 @@ from .rules import (
     space_generator,
     tile_rule,
 )
+from .streaming import streamed
 from .tile_rules import Sketches, TileRule, recorded_tile, tile_of, tiles_of
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "recorded_tile",
     "Sketches",
     "space_generator",
+    "streamed",
     "tile_of",
     "tile_rule",
     "TileRule",

@@ -89,8 +89,9 @@ def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None)
 
     if own is not None:
         return PostOrderApply(sch_rules=[], postprocs=[tile_rules.check(own)], mutator_probs={})
+    own_ones = spaces.ByTiles | spaces.Streaming
     return PostOrderApply(
-        sch_rules=[_rule(rule) for rule in space.rules if not isinstance(rule, spaces.ByTiles)],
+        sch_rules=[_rule(rule) for rule in space.rules if not isinstance(rule, own_ones)],
         postprocs=_checks(space),
         mutator_probs=_mutators(space),
     )

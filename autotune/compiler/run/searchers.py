@@ -48,10 +48,14 @@ class Searchers:
         for one in made:
             one.give(self._known.get((kernel.name, one.formulation.name), ()))
         warmup = search.warmup_trials_memory_bound
+        known_trials = 0
+        if (streaming := request.space.streaming) and not kernel.is_compute:
+            for one in made:
+                known_trials = streaming.worth if one.begin_streamed() else known_trials
         if kernel.is_compute:
             fair_share = request.trials // len(request.tasks) // len(made)
             warmup = max(search.warmup_trials, int(search.warmup_share * fair_share))
-        return TaskSearches(task.count, math.inf, warmup, made)
+        return TaskSearches(task.count, math.inf, warmup, made, known_trials=known_trials)
 
     def separate(self, kernel: Kernel, formulation: str) -> FormulationSearch:
         """Returns a search that is not one of the run's, for records about other kernels.
@@ -73,14 +77,10 @@ class Searchers:
         return preferred if any(cuts(space, kernel, one) for one in preferred) else fitting
 
     def _searcher(self, kernel: Kernel, formulation: Formulation, seed: int) -> FormulationSearch:
-        space, search = self._request.space, self._request.space.search
-        small = (
-            kernel.flops < search.serial_below_flops and kernel.bytes < search.serial_below_bytes
-        )
         return FormulationSearch(
             kernel,
             formulation,
-            space=space.without_threads() if small else space,
+            space=self._request.space.for_size(kernel.flops, kernel.bytes),
             target=self._target,
             ranker=self._ranker(formulation.rule),
             seed=1 + seed % (2**31 - 2),

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.llvm import vector_math
 from autotune.compiler.native import opencl_sidecar
 from autotune.compiler.opencl_c import checked, improved_source
 from autotune.compiler.programs import default_schedule, traits
@@ -93,6 +94,7 @@ def build(request: Message) -> Message:
     with (
         checked(limits, {"tirx.disable_assert": True}),
         nullcontext() if request["untuned"] else improved_source(program),
+        nullcontext() if request["untuned"] else vector_math(),
     ):
         library = tvm.compile(program, target)
     triple = str(target.host.attrs.get("mtriple", "")) if target.host else ""

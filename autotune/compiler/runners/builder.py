@@ -23,7 +23,7 @@ class BuildRequest:
         program: Scheduled program as TVM JSON.
         target: The target as JSON text; see `target_text`.
         output: Path of the shared library. Its folder exists.
-        untuned: Apply the target's default schedule first.
+        untuned: Build it as TVM does without tuning, with the target's default schedule.
         traits: Write the schedule's traits as JSON, instead of a library.
         limits: What the device can launch. A program that needs more is not built.
     """

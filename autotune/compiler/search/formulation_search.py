@@ -53,6 +53,10 @@ class SearchState:
         return self.trials + self.credit
 
 
+class _Streamed:
+    """Stands for the schedule of the rule `streaming`, which is made when it is proposed."""
+
+
 class FormulationSearch:
     """Proposes schedules of one kernel in one formulation, and learns from their outcomes.
 
@@ -96,7 +100,7 @@ class FormulationSearch:
         )
         self._seen: set[str] = set()
         self._waiting: list[Candidate] = []
-        self._given: list[Candidate | tuple[str, Any]] = []
+        self._given: list[Candidate | tuple[str, Any] | _Streamed] = []
         self._ranked_by = 0
 
     @property
@@ -127,6 +131,17 @@ class FormulationSearch:
             known: Digest and trace of each. A trace whose program has another digest is left out.
         """
         self._given += known
+
+    def begin_streamed(self) -> bool:
+        """Proposes the schedule of the rule `streaming` first, if MetaSchedule's rules schedule the formulation.
+
+        Returns:
+            Whether it does.
+        """
+        if self._rule is not None:
+            return False
+        self._given.insert(0, _Streamed())
+        return True
 
     @property
     def given(self) -> int:
@@ -264,7 +279,13 @@ class FormulationSearch:
         found: list[Candidate] = []
         while self._given and len(found) < count:
             given = self._given.pop(0)
-            candidate = given if isinstance(given, Candidate) else self._context.known(*given)
+            match given:
+                case Candidate():
+                    candidate: Candidate | None = given
+                case _Streamed():
+                    candidate = self._context.streamed()
+                case _:
+                    candidate = self._context.known(*given)
             if candidate is None:
                 continue
             if candidate.digest not in self._seen:

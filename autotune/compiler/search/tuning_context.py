@@ -16,6 +16,7 @@ from autotune.compiler.rules import (
     design_spaces,
     no_tensor_intrinsics,
     space_generator,
+    streamed,
 )
 from autotune.compiler.search import tile_strategy
 from autotune.compiler.search.cost_model import (
@@ -170,6 +171,13 @@ class TuningContext:
         if self._rule and not passes(self._context, schedule):
             raise ValueError("the tile does not fit the program")
         return self._measurable(schedule)
+
+    def streamed(self) -> Candidate:
+        """Returns the schedule of the space's rule `streaming`."""
+        assert self._space.streaming is not None
+        return self._measurable(
+            streamed(self._fresh_schedule(), self._space.streaming, self._threads)
+        )
 
     def known(self, digest: str, trace: Any) -> Candidate | None:
         """Returns the candidate that another run measured; warns and returns None if it makes another program."""

@@ -6,7 +6,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -111,7 +111,7 @@ def measure_step(
             eager = _EagerWorker(wanted)
             opened.callback(eager.stop)
         sides: dict[str, _Turn] = {}
-        known = {"tuned": runs, "untuned": replace(runs, winners={})}
+        known = {"tuned": runs, "untuned": runs.as_untuned()}
         if why := _too_long(predicted_untuned_s):
             left_out["untuned"] = why
             del known["untuned"]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.native import check_disks
-from autotune.compiler.programs import Winner, untuned_program
+from autotune.compiler.programs import Unscheduled, Winner, plain_module, untuned_program
+from autotune.compiler.rules import streamed
 from autotune.compiler.runners import Builder, BuildRequest, linker, target_text
 from autotune.compiler.step.scratch_operands import Workspace, with_scratch_operands, workspace
 from autotune.compiler.target import Space, TargetSpec, cores, tvm_target
@@ -85,11 +86,32 @@ class StepFunction:
     workspace: Workspace
 
 
-def step_function(kernel: Kernel, winner: Winner | None, target: Any) -> StepFunction:
-    """Returns a kernel for a step, computed by its winner or by the untuned default."""
-    program = winner.program(kernel, target) if winner else untuned_program(kernel, target)
+def step_function(
+    kernel: Kernel, winner: Winner | None, target: Any, space: Space | None = None
+) -> StepFunction:
+    """Returns a kernel for a step.
+
+    Args:
+        kernel: The kernel.
+        winner: The schedule that computes it; None without one.
+        target: TVM's target.
+        space: A space whose rules may schedule a kernel without a winner; None for the untuned default.
+    """
+    if winner is not None:
+        program = winner.program(kernel, target)
+    elif space is not None and _streams(kernel, space):
+        own = space.for_size(kernel.flops, kernel.bytes)
+        assert own.streaming is not None
+        program = streamed(Unscheduled(plain_module(kernel)).schedule(), own.streaming, cores()).mod
+    else:
+        program = untuned_program(kernel, target)
     function, scratch_operands = with_scratch_operands(program["main"])
     return StepFunction(function, scratch_operands, workspace(function))
+
+
+def _streams(kernel: Kernel, space: Space) -> bool:
+    """Returns whether a kernel without a winner has a schedule of the space's rules."""
+    return space.streaming is not None and not kernel.is_compute
 
 
 @contextmanager
@@ -100,16 +122,20 @@ def step_library(
     space: Space,
     cache: Path | None,
     report: Report = lambda done, total: None,
+    *,
+    untuned: bool = False,
 ) -> Iterator[StepLibrary]:
     """Compiles kernels, each with the options that it was measured with, unless the cache has them.
 
     Args:
         kernels: Distinct kernels.
-        winners: One or more schedules of each kernel; a missing kernel gets the untuned default.
+        winners: One or more schedules of each kernel. A missing kernel gets the schedule of the rule `streaming` if
+            memory limits it, and the untuned default otherwise.
         target: The target to compile for.
         space: Its space: limits and compiler options.
         cache: Folder that keeps the libraries. If it is None or cannot be written, they are compiled each time.
         report: Receives the number of libraries done, and their total.
+        untuned: Whether every missing kernel gets the untuned default.
 
     Yields:
         The libraries, which exist inside the context.
@@ -122,7 +148,7 @@ def step_library(
     groups: dict[bool, list[tuple[str, Kernel, Winner | None]]] = {True: [], False: []}
     for kernel in kernels:
         for number, winner in enumerate(winners.get(kernel.name) or (None,)):
-            tuned = winner is not None and winner.tuned
+            tuned = winner.tuned if winner else not untuned and _streams(kernel, space)
             groups[tuned].append((symbol(kernel.name, number), kernel, winner))
     functions: dict[str, StepFunction] = {}
     parts: list[_Part] = []
@@ -132,9 +158,10 @@ def step_library(
         for start in range(0, len(group), _KERNELS_A_PART):
             some = group[start : start + _KERNELS_A_PART]
             report(0, total)
-            made = {name: step_function(kernel, one, options) for name, kernel, one in some}
+            own = space if tuned else None
+            made = {name: step_function(kernel, one, options, own) for name, kernel, one in some}
             functions |= made
-            parts.append(_Part.of(made, options))
+            parts.append(_Part.of(made, options, tuned=tuned))
     with Scratch("run") as work:
         folder = _compiled(parts, cache, work, report)
         yield StepLibrary(
@@ -153,20 +180,21 @@ def step_library(
 
 @dataclass(frozen=True)
 class _Part:
-    """One library: its kernels' names, their module as TVM JSON, and the target as JSON text."""
+    """One library: its kernels' names, their module as TVM JSON, the target as JSON text, and how to compile it."""
 
     names: tuple[str, ...]
     module: str
     target: str
+    tuned: bool
 
     @classmethod
-    def of(cls, functions: Mapping[str, StepFunction], target: Any) -> _Part:
+    def of(cls, functions: Mapping[str, StepFunction], target: Any, *, tuned: bool) -> _Part:
         import tvm
 
         module = tvm.IRModule(
             {n: one.function.with_attr("global_symbol", n) for n, one in functions.items()}
         )
-        return cls(tuple(functions), str(tvm.ir.save_json(module)), target_text(target))
+        return cls(tuple(functions), str(tvm.ir.save_json(module)), target_text(target), tuned)
 
 
 def _name(number: int) -> str:
@@ -175,7 +203,9 @@ def _name(number: int) -> str:
 
 def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Report) -> Path:
     """Returns the libraries' folder: in the cache if it has them or can be written, otherwise a temporary one."""
-    text = version("apache-tvm") + "".join(part.target + part.module for part in parts)
+    text = version("apache-tvm") + "".join(
+        f"{part.target}{part.module}{part.tuned}" for part in parts
+    )
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     if cache is not None and (cache / digest).is_dir():
         return cache / digest
@@ -200,7 +230,7 @@ def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Re
 
 def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -> None:
     requests = [
-        BuildRequest(part.module, part.target, folder / _name(number))
+        BuildRequest(part.module, part.target, folder / _name(number), untuned=not part.tuned)
         for number, part in enumerate(parts)
     ]
     linker("", fast=True)  # Raises here if there is none.

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -57,12 +57,18 @@ class StepRuns:
         space: Their search space.
         winners: The fastest known schedule of each kernel, by the kernel's name.
         cache: Folder that keeps compiled steps; None without a run.
+        untuned: Whether every kernel without a winner gets the untuned default; see `step_library`.
     """
 
     target: TargetSpec
     space: Space
     winners: Mapping[str, Winner]
     cache: Path | None
+    untuned: bool = False
+
+    def as_untuned(self) -> StepRuns:
+        """Returns the same target and space, with every kernel untuned."""
+        return replace(self, winners={}, untuned=True)
 
     def library(
         self,
@@ -79,7 +85,9 @@ class StepRuns:
         """
         kernels = [task.kernel for task in tasks(graph)]
         chosen = {name: [winner] for name, winner in self.winners.items()} | dict(schedules or {})
-        return step_library(kernels, chosen, self.target, self.space, self.cache, report)
+        return step_library(
+            kernels, chosen, self.target, self.space, self.cache, report, untuned=self.untuned
+        )
 
     def seconds(self, graph: StepGraph) -> float:
         """Returns the approximate seconds of a step: tuned kernels by their times, others by their sizes.

@@ -314,6 +314,19 @@ class VectorRows(ByThreads):
     )
 
 
+class Streaming(_Strict):
+    """The first schedule of kernels that memory limits, on a CPU; see `compiler/rules/streaming.py`."""
+
+    kind: Literal["streaming"]
+    lanes: PositiveInt = Field(
+        default=64, description="Most neighbouring elements that are computed at once, as vectors."
+    )
+    worth: NonNegativeInt = Field(
+        default=24, description="Number of trials of a search that this schedule replaces."
+    )
+    threads: bool = Field(default=True, description="Whether threads share the work.")
+
+
 class RegisterProduct(ByThreads):
     """Matrix products on a CPU, in tiles of vector registers; see `compiler/rules/register_products.py`."""
 
@@ -368,7 +381,8 @@ Rule = Annotated[
     | ColumnReduction
     | VectorConcat
     | VectorRows
-    | RegisterProduct,
+    | RegisterProduct
+    | Streaming,
     Field(discriminator="kind"),
 ]
 
@@ -646,8 +660,23 @@ class Space(_Strict):
         half = any(isinstance(rule, ImplicitGemm) and any(rule.half) for rule in self.rules)
         return self.measure.allowed(half=half)
 
+    @property
+    def streaming(self) -> Streaming | None:
+        """The rule that makes the first schedule of kernels that memory limits; None without one."""
+        return next((rule for rule in self.rules if isinstance(rule, Streaming)), None)
+
+    def for_size(self, flops: int, size: int) -> Space:
+        """Returns the space for a kernel: without threads if it is too small to share among them.
+
+        Args:
+            flops: The kernel's operations.
+            size: Bytes that it reads and writes.
+        """
+        small = flops < self.search.serial_below_flops and size < self.search.serial_below_bytes
+        return self.without_threads() if small else self
+
     def without_threads(self) -> Space:
-        """Returns the same space without threads, for kernels too small to share among threads."""
+        """Returns the same space without threads."""
         rules = tuple(map(_without_threads, self.rules))
         return self.model_copy(update={"rules": rules})
 
@@ -717,7 +746,7 @@ def load(path: Path) -> Space:
 def _without_threads(rule: Rule) -> Rule:
     if isinstance(rule, ParallelVectorizeUnroll):
         return rule.model_copy(update={"max_jobs_per_core": -1})
-    if isinstance(rule, ByThreads):
+    if isinstance(rule, ByThreads | Streaming):
         return rule.model_copy(update={"threads": False})
     return rule
 

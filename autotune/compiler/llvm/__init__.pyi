@@ -1,0 +1,3 @@
+from .vector_math import vector_math
+
+__all__ = ["vector_math"]

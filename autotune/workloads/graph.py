@@ -19,7 +19,15 @@ from autotune.workloads.operators.base import BYTES_PER_ELEMENT
 from autotune.workloads.references import reference
 
 Kind = Literal[
-    "input", "label", "parameter", "state", "constant", "activation", "gradient", "updated"
+    "input",
+    "label",
+    "parameter",
+    "state",
+    "constant",
+    "activation",
+    "gradient",
+    "clipping",
+    "updated",
 ]
 
 RANDOM = frozenset(("mask", "noise"))
@@ -53,8 +61,9 @@ class Tensor:
         shape: Sizes, slowest varying first.
         dtype: Element type.
         kind: ``input`` (given for each step: the data, dropout masks), ``label``, ``parameter``, ``state`` (running
-            statistics, an optimiser's moments) and ``constant`` come from outside. ``activation``, ``gradient`` and
-            ``updated`` (a parameter or state after the step) are computed.
+            statistics, an optimiser's moments) and ``constant`` come from outside. ``activation``, ``gradient``,
+            ``clipping`` (a sum over all gradients) and ``updated`` (a parameter or state after the
+            step) are computed.
         initial: How to draw the first value; None for computed tensors.
         layout: How it is stored, if not as the model defines it; ``shape`` is then the stored shape.
     """

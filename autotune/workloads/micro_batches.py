@@ -39,7 +39,7 @@ def accumulated(graph: StepGraph, parts: int) -> StepGraph:
     tensors: dict[str, Tensor] = {t.name: t for t in graph.tensors if _shared(t)}
     nodes: list[Node] = []
     sums: dict[str, str] = {}
-    optimiser = [node for node in graph.nodes if _is_optimiser(node)]
+    optimiser = [node for node in graph.nodes if _is_optimiser(graph, node)]
     updating = {id(node) for node in optimiser}
     updated = {name for node in optimiser for name in node.outputs}
     computed = {t.name for t in graph.tensors if t.kind == "gradient"}
@@ -85,7 +85,10 @@ def _shared(tensor: Tensor) -> bool:
     return tensor.kind in SOURCE_KINDS and tensor.kind not in _GIVEN_AFRESH
 
 
-def _is_optimiser(node: Node) -> bool:
+def _is_optimiser(graph: StepGraph, node: Node) -> bool:
+    """Returns whether a node runs once, after all parts of the batch."""
+    if graph.by_name[node.outputs[0]].kind == "clipping":
+        return True
     return node.kernel.role == "update" and not isinstance(node.kernel.operator, RunningStats)
 
 

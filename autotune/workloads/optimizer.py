@@ -37,6 +37,10 @@ _DEFAULTS: Mapping[Algorithm, Mapping[str, float]] = MappingProxyType(
     }
 )
 """Settings whose defaults differ from the class's."""
+_FOR_ALL: Mapping[str, float] = MappingProxyType(
+    {"weight_decay": 0.0001, "clip_value": 0.5, "clip_norm": 1.0}
+)
+"""Settings of every algorithm, where 0 means without, each with an example."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Optimizer:
         epsilon: Value that is added to the root of the second moment, above 0.
         alpha: Share of RMSprop's mean square that is kept, in [0, 1).
         weight_decay: Share of the weight that is added to its gradient, at least 0; AdamW takes it from the weight.
+        clip_value: Largest absolute value of an element of a gradient, as in ``clip_grad_value_``; 0 for no limit.
+        clip_norm: Largest norm of all gradients together, as in ``clip_grad_norm_``; 0 for no limit.
 
     Raises:
         UsageError: On construction, if the algorithm is unknown or a setting is out of its range.
@@ -66,6 +72,8 @@ class Optimizer:
     epsilon: float = 1e-8
     alpha: float = 0.99
     weight_decay: float = 0.0
+    clip_value: float = 0.0
+    clip_norm: float = 0.0
 
     def __post_init__(self) -> None:
         """Checks the algorithm and the ranges."""
@@ -81,10 +89,17 @@ class Optimizer:
                     f"optimizer {self.algorithm}: {name}={value} is not a number above 0",
                     hint=f"such as {name}={getattr(type(self), name)}",
                 )
-        if not 0.0 <= self.weight_decay < math.inf:
+        for name, example in _FOR_ALL.items():
+            value = getattr(self, name)
+            if not 0.0 <= value < math.inf:
+                raise UsageError(
+                    f"optimizer {self.algorithm}: {name}={value} is not a number from 0 on",
+                    hint=f"such as {name}={example}",
+                )
+        if self.clip_value and self.clip_norm:
             raise UsageError(
-                f"optimizer {self.algorithm}: weight_decay={self.weight_decay} is not a number from 0 on",
-                hint="such as weight_decay=0.0001",
+                f"optimizer {self.algorithm}: clip_value and clip_norm are both given",
+                hint="give one of them",
             )
         for name in ("momentum", "beta1", "beta2", "alpha"):
             value = getattr(self, name)
@@ -98,8 +113,7 @@ class Optimizer:
     def settings(self) -> Mapping[str, float]:
         """The settings that the algorithm uses, by name."""
         names = _SETTINGS[self.algorithm]
-        if self.weight_decay and "weight_decay" not in names:
-            names = (*names, "weight_decay")
+        names += tuple(one for one in _FOR_ALL if getattr(self, one) and one not in names)
         return {name: getattr(self, name) for name in names}
 
     def spec(self) -> str:
@@ -126,7 +140,7 @@ class Optimizer:
             raise UsageError(
                 f"unknown optimizer {name!r}", hint=choices(name, ALGORITHMS, "optimizers:")
             )
-        keys = tuple(dict.fromkeys((*_SETTINGS[algorithm], "weight_decay")))
+        keys = tuple(dict.fromkeys((*_SETTINGS[algorithm], *_FOR_ALL)))
         values = dict(_DEFAULTS[algorithm])
         given: set[str] = set()
         for part in body.split(",") if body else ():

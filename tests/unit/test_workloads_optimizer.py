@@ -128,13 +128,16 @@ def test_training_on_one_batch_lowers_the_loss(name: str) -> None:
     assert losses[-1] < 0.75 * losses[0]
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "setting",
+    ["weight_decay=0", "weight_decay=0.1", "clip_value=0.05", "clip_norm=0.1", "clip_norm=1000"],
+)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_updates_are_pytorchs(name: str, decay: float) -> None:
+def test_updates_are_pytorchs(name: str, setting: str) -> None:
     torch = pytest.importorskip("torch")
     from autotune.workloads.capture import ModuleStep, wanted_step
 
-    optimizer = Optimizer.parse(f"{name}:learning_rate=0.05,weight_decay={decay}")
+    optimizer = Optimizer.parse(f"{name}:learning_rate=0.05,{setting}")
     assert Optimizer.parse(optimizer.spec()) == optimizer
     graph = fused(dense_step(optimizer))
     values = initial_values(graph, seed=0)

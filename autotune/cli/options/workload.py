@@ -51,7 +51,7 @@ Optimizer = Annotated[
         autocompletion=completion.optimizers,
         metavar="NAME[:KEY=VALUE,...]",
         help="sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, such as "
-        "adam:learning_rate=0.001,weight_decay=0.01. [default: sgd]",
+        "adam:learning_rate=0.001,weight_decay=0.01; clip_norm or clip_value limit gradients. [default: sgd]",
     ),
 ]
 InputShape = Annotated[

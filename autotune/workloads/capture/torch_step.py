@@ -45,6 +45,7 @@ class ModuleStep:
     def __init__(self, wanted: WantedStep, optimizer: Optimizer) -> None:
         self._wanted = wanted
         trained = [p for p in wanted.module.parameters() if p.requires_grad]
+        self._trained, self._settings = trained, optimizer
         self._optimizer = _update(trained, optimizer)
 
     def step(self, given: Mapping[str, Array | Tensor]) -> float:
@@ -64,6 +65,10 @@ class ModuleStep:
         arguments, named = self._wanted.arguments(inputs)
         loss = self._wanted.loss(self._wanted.module(*arguments, **named), *labels)
         loss.backward()
+        if most := self._settings.clip_value:
+            torch.nn.utils.clip_grad_value_(self._trained, most)
+        if most := self._settings.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self._trained, most)
         self._optimizer.step()
         return float(loss.item())
 

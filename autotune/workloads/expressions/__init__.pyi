@@ -1,4 +1,4 @@
-from .described import Combiner, Described, ElementType, Operand, Stage
+from .described import MOST_OPERANDS, Combiner, Described, ElementType, Operand, Stage
 from .evaluation import evaluate_described
 from .terms import (
     FUNCTIONS,
@@ -36,6 +36,7 @@ __all__ = [
     "integer",
     "Load",
     "number",
+    "MOST_OPERANDS",
     "Operand",
     "read",
     "replaced",

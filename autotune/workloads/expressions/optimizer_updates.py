@@ -112,13 +112,50 @@ _FORMULAS: Mapping[Algorithm, Callable[[Terms, Term], list[Term]]] = MappingProx
 )
 
 
+def squares(size: int) -> Described:
+    """Returns the sum of the squares of a tensor's elements.
+
+    Args:
+        size: Number of elements.
+    """
+    element = Load(0, (Axis(1),), "float")
+    return Described(
+        (Operand((size,)),), (Stage((1,), (size,), "sum", _product(element, element)),), (0,)
+    )
+
+
+def total(count: int) -> Described:
+    """Returns the sum of as many tensors of one element."""
+    first, *rest = (Load(at, (integer(0),), "float") for at in range(count))
+    result: Term = first
+    for one in rest:
+        result = _sum(result, one)
+    return _of_one_element(count, result)
+
+
+def clip_scale() -> Described:
+    """Returns the factor of all gradients, from the sum of their squares and the largest norm.
+
+    The formula is that of PyTorch's ``clip_grad_norm_``.
+    """
+    squared, most = (Load(at, (integer(0),), "float") for at in range(2))
+    norm = _sum(apply("sqrt", squared), number(1e-6))
+    return _of_one_element(2, apply("min", number(1.0), apply("div", most, norm)))
+
+
+def _of_one_element(operands: int, term: Term) -> Described:
+    return Described((Operand((1,)),) * operands, (Stage((1,), (), "map", term),), (0,))
+
+
 def described_update(algorithm: Algorithm, size: int, settings: tuple[str, ...]) -> Described:
     """Returns the update of a parameter.
 
     Args:
         algorithm: The optimiser.
         size: Elements of the parameter.
-        settings: Names of the one-element operands after the states; ``weight_decay`` may be among them.
+        settings: Names of the one-element operands after the states. ``weight_decay``, ``clip_value`` (the largest
+            absolute value of an element of the gradient) and ``clip_scale`` (a factor of the gradient) may be among
+            them.
     """
     names = ("weight", *STATES[algorithm], *settings, "gradient")
     wide = (0, *range(1, 1 + len(STATES[algorithm])), len(names) - 1)
@@ -128,6 +165,11 @@ def described_update(algorithm: Algorithm, size: int, settings: tuple[str, ...])
         for at, name in enumerate(names)
     }
     gradient = of["gradient"]
+    if "clip_value" in settings:
+        most = of["clip_value"]
+        gradient = apply("max", apply("neg", most), apply("min", most, gradient))
+    if "clip_scale" in settings:
+        gradient = _product(of["clip_scale"], gradient)
     if "weight_decay" in settings:
         decayed = _product(of["weight_decay"], of["weight"])
         if algorithm == "adamw":

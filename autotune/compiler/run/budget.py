@@ -33,6 +33,7 @@ class TaskSearches:
         searchers: One search per formulation.
         expected_s: Seconds expected by the records; infinity without records.
         known_trials: Trials that earlier runs spent on this kernel. They count as tried.
+        first_worth: Trials that its first schedule replaces. They count as tried.
     """
 
     count: int
@@ -41,6 +42,7 @@ class TaskSearches:
     searchers: Sequence[FormulationSearch]
     expected_s: float = math.inf
     known_trials: int = 0
+    first_worth: int = 0
 
     @property
     def best_s(self) -> float:
@@ -68,7 +70,7 @@ class TaskSearches:
         # step.
         state = self.arm().state
         recent = state.recent_gain_s if state.best_s <= best else 0.0
-        known = _OPTIMISM * best / max(1, self.trials + self.known_trials)
+        known = _OPTIMISM * best / max(1, self.trials + self.known_trials + self.first_worth)
         return self.count * max(recent / 2, known, self.shortfall() / max(1, self.trials))
 
     def shortfall(self) -> float:

@@ -48,14 +48,14 @@ class Searchers:
         for one in made:
             one.give(self._known.get((kernel.name, one.formulation.name), ()))
         warmup = search.warmup_trials_memory_bound
-        known_trials = 0
+        worth = 0
         if (streaming := request.space.streaming) and not kernel.is_compute:
             for one in made:
-                known_trials = streaming.worth if one.begin_streamed() else known_trials
+                worth = streaming.worth if one.begin_streamed() else worth
         if kernel.is_compute:
             fair_share = request.trials // len(request.tasks) // len(made)
             warmup = max(search.warmup_trials, int(search.warmup_share * fair_share))
-        return TaskSearches(task.count, math.inf, warmup, made, known_trials=known_trials)
+        return TaskSearches(task.count, math.inf, warmup, made, first_worth=worth)
 
     def separate(self, kernel: Kernel, formulation: str) -> FormulationSearch:
         """Returns a search that is not one of the run's, for records about other kernels.

@@ -12,9 +12,9 @@ from autotune.workloads.expressions import (
     Operand,
     Stage,
     Term,
-    apply,
     integer,
     replaced,
+    rewritten,
     walk,
 )
 
@@ -118,24 +118,15 @@ def _merged(stage: Stage, axis: int, reads: _Reads) -> Stage:
     sizes = [*stage.shape, *stage.reduced]
     spatial = len(stage.shape) - (axis < len(stage.shape))
     sizes[axis : axis + 2] = [sizes[axis] * sizes[axis + 1]]
-    done: dict[Term, Term] = {}
-    for current in walk(stage.body):
-        match current:
-            case Axis(number=at):
-                done[current] = Axis(at - 1) if at > axis + 1 else current
-            case Load():
-                done[current] = _merged_load(current, axis, done, reads)
-            case Apply():
-                done[current] = apply(
-                    current.function, *[done[argument] for argument in current.arguments]
-                )
-            case _:
-                done[current] = current
-    return Stage(tuple(sizes[:spatial]), tuple(sizes[spatial:]), stage.combiner, done[stage.body])
+    body = rewritten(
+        stage.body,
+        lambda load, at: _merged_load(load, list(at), axis, reads),
+        lambda one: Axis(one.number - 1) if one.number > axis + 1 else one,
+    )
+    return Stage(tuple(sizes[:spatial]), tuple(sizes[spatial:]), stage.combiner, body)
 
 
-def _merged_load(load: Load, axis: int, done: dict[Term, Term], reads: _Reads) -> Load:
-    at = [done[index] for index in load.at]
+def _merged_load(load: Load, at: list[Term], axis: int, reads: _Reads) -> Load:
     if Axis(axis) not in load.at:
         return replace(load, at=tuple(at))
     first = load.at.index(Axis(axis))
@@ -150,21 +141,11 @@ def _merged_load(load: Load, axis: int, done: dict[Term, Term], reads: _Reads) -
 def _numbered(stage: Stage, reads: _Reads) -> tuple[Stage, list[Read]]:
     """Numbers the loads by where they first occur."""
     used: list[Read] = []
-    done: dict[Term, Term] = {}
-    for current in walk(stage.body):
-        match current:
-            case Load():
-                read = reads[current.source]
-                if read not in used:
-                    used.append(read)
-                at = tuple(done[index] for index in current.at)
-                done[current] = Load(used.index(read), at, current.type)
-            case Apply():
-                done[current] = Apply(
-                    current.function,
-                    tuple(done[argument] for argument in current.arguments),
-                    current.type,
-                )
-            case _:
-                done[current] = current
-    return replace(stage, body=done[stage.body]), used
+
+    def load_of(load: Load, at: tuple[Term, ...]) -> Load:
+        read = reads[load.source]
+        if read not in used:
+            used.append(read)
+        return Load(used.index(read), at, load.type)
+
+    return replace(stage, body=rewritten(stage.body, load_of)), used

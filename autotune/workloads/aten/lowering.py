@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.workloads.aten.alike import with_common_kernels
 from autotune.workloads.aten.compact import Read, compact
 from autotune.workloads.aten.places import Places
 from autotune.workloads.aten.program import Operation, Program, Ref, Source
@@ -169,7 +170,7 @@ class Lowering(Storage):
             self._place = path.rpartition(".")[0] or path
             self._update_buffer(path, self._values[ref])
         write_updates(self._step, optimizer, gradients)
-        return _of_what_is_read(self._step.graph(loss.tensor))
+        return with_common_kernels(_of_what_is_read(self._step.graph(loss.tensor)))
 
     def _update_buffer(self, path: str, value: Value) -> None:
         """Writes a buffer's new value; its old one is the first operand, whose place the result takes."""

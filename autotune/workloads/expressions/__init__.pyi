@@ -15,6 +15,7 @@ from .terms import (
     integer,
     number,
     replaced,
+    rewritten,
     truth,
     walk,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Operand",
     "read",
     "replaced",
+    "rewritten",
     "Stage",
     "summary",
     "Term",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -251,16 +251,34 @@ def replaced(term: Term, axes: Mapping[int, Term], sources: Mapping[int, int]) -
         axes: What takes the place of an axis, by its number; others stay.
         sources: The new number of a source, by the old one; others stay.
     """
+
+    def load_of(load: Load, at: tuple[Term, ...]) -> Term:
+        return Load(sources.get(load.source, load.source), at, load.type)
+
+    return rewritten(term, load_of, lambda axis: axes.get(axis.number, axis))
+
+
+def rewritten(
+    term: Term,
+    load_of: Callable[[Load, tuple[Term, ...]], Term],
+    axis_of: Callable[[Axis], Term] = lambda axis: axis,
+) -> Term:
+    """Returns a term with other loads and axes.
+
+    Args:
+        term: The term.
+        load_of: What takes the place of a load, from its index, which is rewritten already.
+        axis_of: What takes the place of an axis.
+    """
     done: dict[Term, Term] = {}
     for current in walk(term):
         match current:
-            case Axis(number=at):
-                done[current] = axes.get(at, current)
+            case Axis():
+                done[current] = axis_of(current)
             case Constant():
                 done[current] = current
             case Load():
-                source = sources.get(current.source, current.source)
-                done[current] = Load(source, tuple(done[one] for one in current.at), current.type)
+                done[current] = load_of(current, tuple(done[one] for one in current.at))
             case Apply():
                 done[current] = apply(
                     current.function, *[done[argument] for argument in current.arguments]

@@ -6,8 +6,9 @@ import pytest
 from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
 from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.formulations.conv2d_data_grad import wasted
 from autotune.compiler.rules.tile_rules import tile_of
-from autotune.workloads import parse_kernel
+from autotune.workloads import Conv2d, parse_kernel
 
 # Small kernels have short reductions, whose parts are shorter than any that are worth it.
 PARTED = SPACE.model_copy(
@@ -131,3 +132,41 @@ def test_taps_count_forwards(role: str) -> None:
     text = str(prim_func(kernel, one))
     assert "+ v_r" in text
     assert not any(f"- {tap}" in text or f"{tap} * -1" in text for tap in ("v_rr", "v_rs"))
+
+
+BY_PHASES = (
+    "conv2d:n=2,c=8,h=6,w=8,k=16,r=1,s=1,stride=2,pad=0",
+    "conv2d:n=2,c=16,h=9,w=8,k=8,r=2,s=2,stride=2,pad=0",
+    "conv2d:n=1,c=8,h=8,w=8,k=16,r=3,s=3,stride=2,pad=1",
+    "conv2d:n=2,c=8,h=11,w=10,k=8,r=4,s=4,stride=2,pad=1",
+    "conv2d:n=1,c=8,h=12,w=13,k=8,r=5,s=4,stride=3x2,pad=2x1",
+    "conv2d:n=1,c=8,h=17,w=17,k=8,r=7,s=7,stride=2,pad=3",
+    "conv2d:n=1,c=8,h=1,w=24,k=8,r=1,s=5,stride=1x3,pad=0x2",
+    "conv2d:n=1,c=8,h=10,w=10,k=8,r=1,s=1,stride=3,pad=1",
+)
+FOLLOWED = (
+    "conv2d:n=1,c=8,h=8,w=8,k=16,r=3,s=3,stride=2,pad=1,channels_last=1+add.data_grad:size=512"
+    "+relu.data_grad:size=512",
+    "conv2d:n=2,c=16,h=9,w=8,k=8,r=2,s=2,stride=2,pad=0,channels_last=1+relu.data_grad:size=2304",
+)
+
+
+@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize("spec", [*(f"{one},channels_last=1" for one in BY_PHASES), *FOLLOWED])
+def test_strided_gradients_are_right_in_every_tile(spec: str, *, threads: bool) -> None:
+    kernel = parse_kernel(spec, "data_grad")
+    rules = {rule.kind for rule in SPACE.rules}
+    ours = [one.name for one in formulations(kernel, None, rules) if one.rule == "register_product"]
+    assert ours
+    for name in ours:
+        check_tiles(spec, "data_grad", name, 12, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("spec", "products"), [(BY_PHASES[0], 1.0), (BY_PHASES[1], 1.0), (BY_PHASES[2], 16 / 9)]
+)
+def test_phases_multiply_few_zeros(spec: str, products: float) -> None:
+    kernel = parse_kernel(f"{spec},channels_last=1", "data_grad")
+    conv = kernel.operator
+    assert isinstance(conv, Conv2d)
+    assert wasted(conv) == pytest.approx(products)

@@ -1,5 +1,6 @@
 from .marks import (
     ALL_COLUMNS,
+    APART,
     FEW_CHANNELS,
     JOINED,
     PRODUCT,
@@ -13,6 +14,7 @@ from .registry import Formulation, formulation, formulations, prim_func, registe
 
 __all__ = [
     "ALL_COLUMNS",
+    "APART",
     "FEW_CHANNELS",
     "Formulation",
     "formulation",

@@ -7,14 +7,15 @@ divisions leave no remainder and the index lies inside dy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from tvm import te
+from tvm import te, tirx
 
 from autotune.compiler.formulations.conv2d_forward import Read
 from autotune.compiler.formulations.layouts import compute, filter_reader, from_last, reader
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
-from autotune.compiler.formulations.strides import divided
+from autotune.compiler.formulations.strides import carried, divided, shifted
 from autotune.workloads.operators import Conv2d
 
 
@@ -208,7 +209,6 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
     No product is wasted, whatever the stride. The columns are r * s times as large as their share of dx.
     """
     dy, weight = inputs
-    (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
     wp = te.compute(
         (conv.k, conv.r, conv.s, conv.c), lambda o, r, s, i: weight[r, s, i, o], name="weight_krsc"
     )
@@ -218,6 +218,39 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
         lambda b, p, q, r, s, i: te.sum(dy[b, p, q, rk] * wp[rk, r, s, i], axis=rk),
         name="columns",
     )
+    return _overlapping(conv, lambda b, p, q, r, s, i: columns[b, p, q, r, s, i], dy.dtype)
+
+
+def col2im_product(conv: Conv2d, inputs: Tensors, attrs: Attributes) -> Tensors:
+    """Like `col2im`, with a product whose columns are taps and channels together.
+
+    Args:
+        conv: A convolution with channels last, without groups.
+        inputs: dy and the weight.
+        attrs: Marks of the block that multiplies.
+    """
+    dy, weight = inputs
+    taps, c = conv.r * conv.s, conv.c
+    wp = te.compute(
+        (conv.k, taps * c),
+        lambda o, j: weight[j // c // conv.s, j // c % conv.s, j % c, o],
+        name="weight_columns",
+    )
+    rk = te.reduce_axis((0, conv.k), "rk")
+    columns = te.compute(
+        (conv.n, conv.oh, conv.ow, taps * c),
+        lambda b, p, q, j: te.sum(dy[b, p, q, rk] * wp[rk, j], axis=rk),
+        name="columns",
+        attrs=attrs,
+    )
+    return _overlapping(
+        conv, lambda b, p, q, r, s, i: columns[b, p, q, (r * conv.s + s) * c + i], dy.dtype
+    )
+
+
+def _overlapping(conv: Conv2d, column: Callable[..., Any], dtype: str) -> Tensors:
+    """Sums columns where they overlap. A column is read at [sample, row and column of dy, tap, channel]."""
+    (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
 
     # Taps are counted from the filter's end: TVM's flattening mistakes (3 - rr) // 2 * 2 + rr for rr // -2 * 2 + rr
@@ -234,10 +267,137 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
             left < conv.ow * sw,
             left % sw == 0,
         )
-        column = columns[b, top // sh, left // sw, last_r - rr, last_s - rs, i]
-        return te.sum(te.if_then_else(inside, column, te.const(0.0, dy.dtype)), axis=[rr, rs])
+        found = column(b, top // sh, left // sw, last_r - rr, last_s - rs, i)
+        return te.sum(te.if_then_else(inside, found, te.const(0.0, dtype)), axis=[rr, rs])
 
     return [te.compute((conv.n, conv.h, conv.w, conv.c), value, name="dx")]
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """One axis of an image, by the remainder of a pixel's index by the stride.
+
+    Pixel y = stride * position + remainder has the taps phase, phase + stride and so on, where phase is
+    (remainder + pad) modulo the stride. Pixels whose phase is no tap are zeros.
+
+    Attributes:
+        stride, pad: Those of the convolution.
+        count: Phases that have a tap.
+        positions: Pixels of a phase.
+        taps: Most taps of a phase. Some phases may have one less.
+    """
+
+    stride: int
+    pad: int
+    count: int
+    positions: int
+    taps: int
+
+    @classmethod
+    def of(cls, size: int, taps: int, stride: int, pad: int) -> _Phases:
+        return cls(stride, pad, min(taps, stride), -(-size // stride), -(-taps // stride))
+
+    def window(self, phase: Any) -> Any:
+        """Returns the index in dy of the first element of position 0's window; it may be negative."""
+        return self.carry(phase) - (self.taps - 1)
+
+    def carry(self, phase: Any) -> Any:
+        """Returns (remainder + pad) // stride of the pixels of a phase."""
+        remainder = shifted(phase, -self.pad, self.stride)
+        return carried(remainder, self.pad, self.stride)
+
+    def carries(self) -> list[int]:
+        """Returns the same of all phases."""
+        found = [(phase - self.pad) % self.stride for phase in range(self.count)]
+        return [(remainder + self.pad) // self.stride for remainder in found]
+
+    @property
+    def before(self) -> int:
+        """Zeros that are needed before dy."""
+        return max(0, self.taps - 1 - min(self.carries()))
+
+    def padded(self, size: int) -> int:
+        """Returns the size of dy with the zeros around it."""
+        return max(size, self.positions + max(self.carries())) + self.before
+
+    def phase(self, at: Any) -> tuple[Any, Any]:
+        """Returns the phase and the position of a pixel."""
+        return shifted(at % self.stride, self.pad, self.stride), at // self.stride
+
+
+def phases_of(conv: Conv2d) -> tuple[_Phases, _Phases]:
+    """Returns the phases of a convolution's rows and columns."""
+    (sh, sw), (ph, pw) = conv.stride, conv.pad
+    return _Phases.of(conv.h, conv.r, sh, ph), _Phases.of(conv.w, conv.s, sw, pw)
+
+
+def wasted(conv: Conv2d) -> float:
+    """Returns how many products `phase_product` computes for each that is needed: it pads all phases alike."""
+    rows, columns = phases_of(conv)
+    done = rows.count * rows.taps * columns.count * columns.taps
+    return done / (conv.r * conv.s)
+
+
+def phase_product(conv: Conv2d, inputs: Tensors, attrs: Attributes) -> Tensors:
+    """A product for each phase, whose pixels are then put in their places. Pixels without a tap are zeros.
+
+    Args:
+        conv: A convolution with channels last, without groups and dilation.
+        inputs: dy and the weight.
+        attrs: Marks of the block that multiplies.
+    """
+    dy, weight = inputs
+    rows, columns = phases_of(conv)
+    low, size = (rows.before, columns.before), (rows.padded(conv.oh), columns.padded(conv.ow))
+    dyp = dy
+    if low != (0, 0) or size != (conv.oh, conv.ow):
+        value = _guarded(conv, dy, low, size)
+        shape = (conv.n, *size, conv.k)
+        dyp = te.compute(shape, lambda b, i, j, o: value(b, o, i, j), name="dy_pad")
+
+    def tap(axis: _Phases, phase: Any, t: Any) -> Any:
+        # Taps are counted backwards in the copy: if the product did, LLVM would recompute each address.
+        return phase + (axis.taps - 1 - t) * axis.stride
+
+    def packed(f: Any, g: Any, t: Any, u: Any, o: Any, i: Any) -> Any:
+        r, s = tap(rows, f, t), tap(columns, g, u)
+        inside = te.all(r < conv.r, s < conv.s)
+        zero = te.const(0.0, weight.dtype)
+        at = te.min(r, conv.r - 1), te.min(s, conv.s - 1)
+        return tirx.Select(inside, weight[at[0], at[1], i, o], zero)
+
+    wp = te.compute(
+        (rows.count, columns.count, rows.taps, columns.taps, conv.k, conv.c),
+        packed,
+        name="weight_phases",
+    )
+    rk = te.reduce_axis((0, conv.k), "rk")
+    rt, ru = te.reduce_axis((0, rows.taps), "rt"), te.reduce_axis((0, columns.taps), "ru")
+    acc = te.compute(
+        (conv.n, rows.count, columns.count, rows.positions, columns.positions, conv.c),
+        lambda b, f, g, y, z, i: te.sum(
+            dyp[
+                b,
+                y + (rows.window(f) + low[0]) + rt,
+                z + (columns.window(g) + low[1]) + ru,
+                rk,
+            ]
+            * wp[f, g, rt, ru, rk, i],
+            axis=[rt, ru, rk],
+        ),
+        name="phases",
+        attrs=attrs,
+    )
+
+    def placed(b: Any, y: Any, z: Any, i: Any) -> Any:
+        (f, at), (g, to) = rows.phase(y), columns.phase(z)
+        value = acc[b, te.min(f, rows.count - 1), te.min(g, columns.count - 1), at, to, i]
+        if rows.count == rows.stride and columns.count == columns.stride:
+            return value
+        has_tap = te.all(f < rows.count, g < columns.count)
+        return te.if_then_else(has_tap, value, te.const(0.0, dy.dtype))
+
+    return [te.compute((conv.n, conv.h, conv.w, conv.c), placed, name="dx")]
 
 
 def _framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:

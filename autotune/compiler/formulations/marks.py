@@ -11,8 +11,9 @@ FEW_CHANNELS = "autotune.few_channels"
 """Annotation of the block that sums: whether it is a gradient, the filter's rows and columns, and the stride."""
 REGISTER_PRODUCT = "autotune.register_product"
 """Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
-ANY_COLUMNS, ALL_COLUMNS = 1, 2
-"""Values of `REGISTER_PRODUCT`: a tile may have some columns, or must have all, since they are added up next."""
+ANY_COLUMNS, ALL_COLUMNS, APART = 1, 2, 3
+"""Values of `REGISTER_PRODUCT`: a tile may have some columns; or must have all, since they are added up next; or
+may have some, and what follows has another shape, so that it runs after all tiles."""
 VECTOR_ROWS = "autotune.vector_rows"
 """Annotation of the block that sums windows, row by row of a plane."""
 ROWS = "autotune.rows"

@@ -15,12 +15,14 @@ from autotune.compiler.formulations import (
     conv2d_weight_grad,
     matmul,
 )
-from autotune.compiler.formulations.marks import ALL_COLUMNS, ANY_COLUMNS, REGISTER_PRODUCT
+from autotune.compiler.formulations.marks import ALL_COLUMNS, ANY_COLUMNS, APART, REGISTER_PRODUCT
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d, Matmul
 
 RULE = "register_product"
 _MARK = {REGISTER_PRODUCT: ANY_COLUMNS}
+_APART = {REGISTER_PRODUCT: APART}
+_MOST_WASTED = 2.0
 _VECTOR = 8
 
 
@@ -66,6 +68,28 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """See `conv2d_data_grad.nhwc_product`."""
     return conv2d_data_grad.nhwc_product(conv, inputs, _MARK)
+
+
+def _by_phases(conv: Conv2d) -> bool:
+    strided = conv.channels_last and conv.stride != (1, 1) and conv.dilation == (1, 1)
+    return strided and _makes_vectors("c")(conv) and conv2d_data_grad.wasted(conv) <= _MOST_WASTED
+
+
+@formulation("conv2d", "data_grad", "phase_product", rule=RULE, applies=_by_phases)
+def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `conv2d_data_grad.phase_product`."""
+    return conv2d_data_grad.phase_product(conv, inputs, _APART)
+
+
+def _by_columns(conv: Conv2d) -> bool:
+    strided = conv.channels_last and conv.stride != (1, 1) and _makes_vectors("c")(conv)
+    return strided and (conv.dilation != (1, 1) or conv2d_data_grad.wasted(conv) > 1.0)
+
+
+@formulation("conv2d", "data_grad", "col2im_product", rule=RULE, applies=_by_columns)
+def data_grad_by_columns(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `conv2d_data_grad.col2im_product`."""
+    return conv2d_data_grad.col2im_product(conv, inputs, _APART)
 
 
 @formulation("conv2d", "weight_grad", RULE, rule=RULE, applies=_makes_vectors("k"))

@@ -13,13 +13,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.formulations import ALL_COLUMNS, REGISTER_PRODUCT
+from autotune.compiler.formulations import ALL_COLUMNS, APART, REGISTER_PRODUCT
+from autotune.compiler.rules.streaming import stream_stages
 from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
 from autotune.compiler.target import RegisterProduct
 from autotune.compiler.tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
 
 _RESULT, _SUMMED = 0, 2
 """Kinds of a block's axes, in TVM's numbering."""
+_THREADS = 8
+"""Threads that share what follows a product apart. Fewer threads share it as well."""
 _LINE = 16
 """Number of floats in a cache line."""
 
@@ -42,8 +45,17 @@ class RegisterProducts(PlainTiles):
         *outer, rows, columns = _extents(block, _RESULT)
         *around, depth = _extents(block, _SUMMED)
         stacked = outer[-1] if outer else 1
-        whole = int(block.annotations[self.mark]) == ALL_COLUMNS
-        sums = Sums(math.prod(outer), rows, columns, depth, math.prod(around), stacked, whole)
+        mark = int(block.annotations[self.mark])
+        sums = Sums(
+            math.prod(outer),
+            rows,
+            columns,
+            depth,
+            math.prod(around),
+            stacked,
+            mark == ALL_COLUMNS,
+            mark == APART,
+        )
         return RegisterTiles(sums, self._rule, seed)
 
     def kind(self, tile: RegisterTile) -> tuple[int, int, bool, bool]:
@@ -57,6 +69,9 @@ class RegisterProducts(PlainTiles):
             name: sampled(sch, choices[name], getattr(tile, name)) for name in REGISTER_DECISIONS
         }
         operands, following = sch.get_producers(block), _in_order(sch, block)
+        apart: list[str] = []
+        if tiles.sums.apart:
+            apart, following = [str(sch.get(one).name_hint) for one in following], []
         make = _in_parts if tile.parted else _at_once
         shared, sums = make(sch, block, following, tile, cut)
         shared += [_copy(sch, one) for one in operands]
@@ -65,7 +80,7 @@ class RegisterProducts(PlainTiles):
                 sch.parallel(sch.fuse(*loops))
         for one, first in sums:
             sch.decompose_reduction(one, first)
-        return sch
+        return stream_stages(sch, apart, 4 * _LINE, _THREADS if self._rule.threads else 1)
 
 
 _Made = tuple[list[list[Any]], list[tuple[Any, Any]]]

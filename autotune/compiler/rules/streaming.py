@@ -43,12 +43,24 @@ def streamed(sch: Any, rule: Streaming, threads: int) -> Any:
         rule: What the schedule may use.
         threads: Number of the processor's threads.
     """
+    return stream_stages(sch, _names(sch), rule.lanes, threads if rule.threads else 1)
+
+
+def stream_stages(sch: Any, names: Sequence[str], lanes: int, threads: int) -> Any:
+    """Schedules some stages of a program, and returns the schedule.
+
+    Args:
+        sch: TVM `Schedule` that has no instructions for them.
+        names: Names of their blocks, in the order in which they run. They contain no contraction.
+        lanes: Most neighbouring elements that are computed at once, as vectors.
+        threads: Number of threads that share the work.
+    """
     from tvm.s_tir import ScheduleError
 
-    _inline(sch)
-    done = _Stages(sch, rule.lanes, threads if rule.threads else 1)
-    for name in _names(sch):
-        for together in (True, False):
+    inlined = _inline(sch, names)
+    done = _Stages(sch, lanes, threads)
+    for name in names:
+        for together in (True, False) if name not in inlined else ():
             tried = done.copy()
             try:
                 tried.stage(tried.sch.get_sblock(name), together=together)
@@ -65,9 +77,10 @@ def _names(sch: Any) -> list[str]:
     return [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
 
 
-def _inline(sch: Any) -> None:
-    """Computes stages where they are read, if that does not repeat expensive work."""
-    for name in _names(sch):
+def _inline(sch: Any, names: Sequence[str]) -> set[str]:
+    """Computes stages where they are read, if that does not repeat expensive work; returns their names."""
+    inlined = set()
+    for name in names:
         block = sch.get_sblock(name)
         access = access_of(sch, block)
         readers = sch.get_consumers(block)
@@ -76,6 +89,8 @@ def _inline(sch: Any) -> None:
         repeated = sum(access_of(sch, one).steps for one in readers) > access.steps
         if not repeated or is_cheap(sch.get(block)):
             sch.compute_inline(block)
+            inlined.add(name)
+    return inlined
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class Sums:
         around: Steps of all other reductions together.
         stacked: Number of matrices along the innermost of their axes.
         whole: Whether tiles have all columns.
+        apart: Whether what follows runs after all tiles.
     """
 
     outer: int
@@ -32,6 +33,7 @@ class Sums:
     around: int
     stacked: int
     whole: bool
+    apart: bool = False
 
 
 @dataclass(frozen=True)

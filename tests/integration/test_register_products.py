@@ -41,7 +41,14 @@ def _kernels() -> list[tuple[str, str]]:
     ]
     matmuls = [
         (spec, role)
-        for spec in ("matmul:m=12,n=20,k=32", "matmul:m=6,n=10,k=24", "matmul:m=16,n=7,k=96")
+        for spec in (
+            "matmul:m=12,n=20,k=32",
+            "matmul:m=6,n=10,k=24",
+            "matmul:m=16,n=7,k=96",
+            "matmul:m=16,n=24,k=8",
+            "bmm:b=3,m=12,n=16,k=24",
+            "bmm:b=4,m=9,n=8,k=8",
+        )
         for role in ROLES
     ]
     followed = [
@@ -62,6 +69,15 @@ def _kernels() -> list[tuple[str, str]]:
     return [*convs, *matmuls, *followed]
 
 
+def _products(spec: str, role: str) -> list[str]:
+    """Names of a kernel's formulations that the rule schedules; there is at least one."""
+    rules = {rule.kind for rule in SPACE.rules}
+    fitting = formulations(parse_kernel(spec, role), None, rules)
+    found = [one.name for one in fitting if one.rule == "register_product"]
+    assert found
+    return found
+
+
 def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
     """Records offer a small kernel's tile, without threads, to one that has them; such a search ended in a bug."""
     kernel = parse_kernel(CONVOLUTIONS[0], "forward")
@@ -78,8 +94,9 @@ def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
 @pytest.mark.parametrize(("spec", "role"), _kernels())
 def test_every_tile_is_right(spec: str, role: str, *, exhaustive: bool) -> None:
     tiles = 8 if exhaustive else 2
-    for threads in (True, False):
-        check_tiles(spec, role, "register_product", tiles, threads=threads, space=PARTED)
+    for name in _products(spec, role):
+        for threads in (True, False):
+            check_tiles(spec, role, name, tiles, threads=threads, space=PARTED)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -154,11 +171,7 @@ FOLLOWED = (
 @pytest.mark.parametrize("threads", [True, False])
 @pytest.mark.parametrize("spec", [*(f"{one},channels_last=1" for one in BY_PHASES), *FOLLOWED])
 def test_strided_gradients_are_right_in_every_tile(spec: str, *, threads: bool) -> None:
-    kernel = parse_kernel(spec, "data_grad")
-    rules = {rule.kind for rule in SPACE.rules}
-    ours = [one.name for one in formulations(kernel, None, rules) if one.rule == "register_product"]
-    assert ours
-    for name in ours:
+    for name in _products(spec, "data_grad"):
         check_tiles(spec, "data_grad", name, 12, threads=threads)
 
 

@@ -47,13 +47,18 @@ def forward_lanes(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tens
 
 
 @formulation("matmul", "forward", "packed")
-def forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
-    """Transposes the weight once, so that the output feature is the contiguous axis."""
+def forward_packed(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """Transposes the weight once, so that the output feature is the contiguous axis. `attrs` are marks."""
     x, weight = inputs
     packed = te.compute((mm.k, mm.n), lambda i, j: weight[j, i], name="weight_kn")
     rk = te.reduce_axis((0, mm.k), "rk")
     return [
-        te.compute((mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * packed[rk, j], axis=rk), name="y")
+        te.compute(
+            (mm.m, mm.n),
+            lambda i, j: te.sum(x[i, rk] * packed[rk, j], axis=rk),
+            name="y",
+            attrs=attrs,
+        )
     ]
 
 
@@ -94,8 +99,24 @@ def bmm_forward(op: Bmm, inputs: Tensors) -> Tensors:
     ]
 
 
+def bmm_forward_packed(op: Bmm, inputs: Tensors, attrs: Attributes) -> Tensors:
+    """Transposes each second matrix, so that the result's columns are contiguous. `attrs` are marks."""
+    x, weight = inputs
+    packed = te.compute((op.b, op.k, op.n), lambda b, i, j: weight[b, j, i], name="weight_kn")
+    rk = te.reduce_axis((0, op.k), "rk")
+    return [
+        te.compute(
+            (op.b, op.m, op.n),
+            lambda b, i, j: te.sum(x[b, i, rk] * packed[b, rk, j], axis=rk),
+            name="y",
+            attrs=attrs,
+        )
+    ]
+
+
 @formulation("bmm", "data_grad", "direct")
-def bmm_data_grad(op: Bmm, inputs: Tensors) -> Tensors:
+def bmm_data_grad(op: Bmm, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """dx[b, m, k] = dy[b, m, n] x weight[b, n, k]; `attrs` are marks of the block."""
     dy, weight = inputs
     rn = te.reduce_axis((0, op.n), "rn")
     return [
@@ -103,12 +124,14 @@ def bmm_data_grad(op: Bmm, inputs: Tensors) -> Tensors:
             (op.b, op.m, op.k),
             lambda b, i, j: te.sum(dy[b, i, rn] * weight[b, rn, j], axis=rn),
             name="dx",
+            attrs=attrs,
         )
     ]
 
 
 @formulation("bmm", "weight_grad", "direct")
-def bmm_weight_grad(op: Bmm, inputs: Tensors) -> Tensors:
+def bmm_weight_grad(op: Bmm, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """dweight[b, n, k] = dy[b, m, n] x x[b, m, k], summed over m; `attrs` are marks of the block."""
     x, dy = inputs
     rm = te.reduce_axis((0, op.m), "rm")
     return [
@@ -116,5 +139,6 @@ def bmm_weight_grad(op: Bmm, inputs: Tensors) -> Tensors:
             (op.b, op.n, op.k),
             lambda b, i, j: te.sum(dy[b, rm, i] * x[b, rm, j], axis=rm),
             name="dweight",
+            attrs=attrs,
         )
     ]

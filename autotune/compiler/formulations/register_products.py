@@ -17,17 +17,23 @@ from autotune.compiler.formulations import (
 )
 from autotune.compiler.formulations.marks import ALL_COLUMNS, ANY_COLUMNS, APART, REGISTER_PRODUCT
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.workloads.operators import Conv2d, Matmul
+from autotune.workloads.operators import Bmm, Conv2d, Matmul
 
 RULE = "register_product"
 _MARK = {REGISTER_PRODUCT: ANY_COLUMNS}
 _APART = {REGISTER_PRODUCT: APART}
 _MOST_WASTED = 2.0
+_FEWEST_ROWS = 8
 _VECTOR = 8
 
 
-def _vectors(mm: Matmul) -> bool:
+def _vectors(mm: Matmul | Bmm) -> bool:
     return mm.k % _VECTOR == 0
+
+
+def _vectors_of_results(mm: Matmul | Bmm) -> bool:
+    """Returns whether the columns of the forward pass fill vectors, in enough rows to pay for a transposition."""
+    return mm.n % _VECTOR == 0 and mm.m >= _FEWEST_ROWS
 
 
 @formulation("matmul", "forward", RULE, rule=RULE, applies=_vectors)
@@ -46,6 +52,30 @@ def matmul_data_grad(mm: Matmul, inputs: Tensors) -> Tensors:
 def matmul_weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
     """See `matmul.weight_grad`."""
     return matmul.weight_grad(mm, inputs, _MARK)
+
+
+@formulation("matmul", "forward", "packed_product", rule=RULE, applies=_vectors_of_results)
+def matmul_forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
+    """See `matmul.forward_packed`."""
+    return matmul.forward_packed(mm, inputs, _MARK)
+
+
+@formulation("bmm", "forward", "packed_product", rule=RULE, applies=_vectors_of_results)
+def bmm_forward(op: Bmm, inputs: Tensors) -> Tensors:
+    """See `matmul.bmm_forward_packed`."""
+    return matmul.bmm_forward_packed(op, inputs, _MARK)
+
+
+@formulation("bmm", "data_grad", RULE, rule=RULE, applies=_vectors)
+def bmm_data_grad(op: Bmm, inputs: Tensors) -> Tensors:
+    """See `matmul.bmm_data_grad`."""
+    return matmul.bmm_data_grad(op, inputs, _MARK)
+
+
+@formulation("bmm", "weight_grad", RULE, rule=RULE, applies=_vectors)
+def bmm_weight_grad(op: Bmm, inputs: Tensors) -> Tensors:
+    """See `matmul.bmm_weight_grad`."""
+    return matmul.bmm_weight_grad(op, inputs, _MARK)
 
 
 def _makes_vectors(channels: str, *, strided: bool = True) -> Callable[[Conv2d], bool]:

@@ -41,7 +41,7 @@ from .optimizer import ALGORITHMS, Optimizer
 from .recompute import output_again
 from .references import max_relative_error, random_inputs, reference
 from .schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
-from .spec import parse_kernel, parse_operator, parse_roles, short_name
+from .spec import parse_kernel, parse_kernels, parse_operator, parse_roles, short_name
 from .training_step import LAYOUTS, LayoutName, StepForm, TrainingStep, formed
 
 __all__ = [
@@ -97,6 +97,7 @@ __all__ = [
     "Order",
     "output_again",
     "parse_kernel",
+    "parse_kernels",
     "parse_operator",
     "parse_roles",
     "plan_memory",

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from autotune.errors import UsageError
-from autotune.workloads.operators import Expression, Kernel, Operator, Role, operator_from_spec
+from autotune.workloads.operators import (
+    Expression,
+    Kernel,
+    Operator,
+    Role,
+    operator_from_spec,
+    spelled,
+)
 
 _NOT_SHORT = ("n", "channels_last", "pad", "ceil", "epsilon_millionths", "relu", "relu6")
 """Fields that a short name omits, besides those that it writes in a special way."""
@@ -22,6 +29,31 @@ def parse_operator(text: str) -> Operator:
         UsageError: Unknown operator; unknown, missing or repeated key; bad value or shapes.
     """
     return operator_from_spec(text)
+
+
+def parse_kernels(text: str, roles: str | None = None) -> tuple[Kernel, ...]:
+    """Parses what ``--op`` and ``--role`` take: an operator, possibly with an epilogue, in some roles.
+
+    Besides the operators' own texts these are read: ``conv1d``, ``conv1d_transpose``, ``conv2d_transpose``, and
+    ``conv2d`` with ``pad=0x0x1x1`` for above, left, below and right. They become convolutions of two axes.
+
+    Args:
+        text: The operator, then ``+operator.role:key=value,...`` for each kernel that follows it.
+        roles: Roles of the operator as written, separated by commas; None for its usual ones.
+
+    Raises:
+        UsageError: See ``parse_kernel`` and ``parse_roles``; or there is an epilogue, and more than one role.
+    """
+    first, plus, epilogue = text.partition("+")
+    spelling = spelled(first)
+    operator = spelling.operator() if spelling else parse_operator(first)
+    chosen = operator.usual_roles() if roles is None else parse_roles(roles, operator)
+    if plus and len(chosen) != 1:
+        raise UsageError(
+            "an operator with an epilogue is tuned in one role", hint="give it with --role"
+        )
+    own = [spelling.role(one) if spelling else one for one in chosen]
+    return tuple(parse_kernel(f"{operator.spec()}{plus}{epilogue}", one) for one in own)
 
 
 def parse_kernel(text: str, role: str) -> Kernel:

@@ -26,9 +26,7 @@ from autotune.workloads import (
     StepGraph,
     Task,
     TrainingStep,
-    parse_kernel,
-    parse_operator,
-    parse_roles,
+    parse_kernels,
     tasks,
 )
 
@@ -214,10 +212,4 @@ def _check_products(kernels: Sequence[Task], space: Space) -> None:
 
 
 def _tasks(op: str, role: str | None) -> tuple[Task, ...]:
-    operator = parse_operator(op.partition("+")[0])
-    roles = operator.usual_roles() if role is None else parse_roles(role, operator)
-    if "+" in op and len(roles) != 1:
-        raise UsageError(
-            "an operator with an epilogue is tuned in one role", hint="give it with --role"
-        )
-    return tuple(Task(parse_kernel(op, one), 1, ("--op",)) for one in roles)
+    return tuple(Task(kernel, 1, ("--op",)) for kernel in parse_kernels(op, role))

@@ -10,7 +10,7 @@ from .loss import CrossEntropy
 from .normalization import BatchNorm, BatchStats, RunningStats
 from .optimizers import Adam, Momentum, RunningPower, Sgd
 from .pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
-from .registry import OPERATORS, operator_from_spec
+from .registry import OPERATORS, operator_from_spec, spelled
 
 __all__ = [
     "OPERATORS",
@@ -41,4 +41,5 @@ __all__ = [
     "Sgd",
     "TensorSpec",
     "operator_from_spec",
+    "spelled",
 ]

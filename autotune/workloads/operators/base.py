@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
-from typing import ClassVar, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from autotune.errors import UsageError
 
@@ -199,13 +199,13 @@ class Operator(ABC):
 
 
 @cache
-def field_types(operator: type[Operator]) -> Mapping[str, object]:
-    """Returns the fields of an operator class with their types: ``int``, ``bool`` or ``tuple[int, int]``."""
+def field_types(operator: Any) -> Mapping[str, object]:
+    """Returns the fields of an operator class with their types: ``int``, ``bool`` or a tuple of ints."""
     hints = get_type_hints(operator)
     return {field.name: hints[field.name] for field in fields(operator)}
 
 
-def optional_fields(operator: type[Operator]) -> frozenset[str]:
+def optional_fields(operator: Any) -> frozenset[str]:
     """Returns the names of the fields that may be left out of a spec."""
     every: tuple[Field[object], ...] = fields(operator)
     return frozenset(field.name for field in every if field.default is not MISSING)

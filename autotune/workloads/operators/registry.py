@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from autotune.errors import UsageError, choices
 from autotune.workloads.operators.activation import Relu
@@ -18,6 +19,7 @@ from autotune.workloads.operators.loss import CrossEntropy
 from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
 from autotune.workloads.operators.optimizers import Adam, Momentum, RunningPower, Sgd
 from autotune.workloads.operators.pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
+from autotune.workloads.operators.spellings import SPELLINGS, Conv2dBySides, Sides, Spelling
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {
@@ -48,6 +50,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
 )
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
+_BY_SIDES = re.compile(r"(?:^|,)\s*pad\s*=\s*[0-9]{1,10}(?:x[0-9]{1,10}){3}\s*(?:,|$)")
 _PAIR = re.compile(r"(-?[0-9]{1,10})(?:x(-?[0-9]{1,10}))?")
 
 
@@ -64,35 +67,59 @@ def operator_from_spec(text: str) -> Operator:
     Raises:
         UsageError: Unknown operator; unknown, missing or repeated key; bad value or shapes.
     """
-    name, _, body = text.partition(":")
-    name = name.strip()
+    name, body = _parts(text)
     operator = OPERATORS.get(name)
     if operator is None:
+        known = (*OPERATORS, *SPELLINGS)
         raise UsageError(
-            f"unknown operator {name!r} in {text!r}", hint=choices(name, OPERATORS, "operators:")
+            f"unknown operator {name!r} in {text!r}", hint=choices(name, known, "operators:")
         )
     if issubclass(operator, Expression):
         return operator(body)
-    types = field_types(operator)
-    values: dict[str, int | bool | Pair] = {}
+    return operator(**_read_fields(operator, body))
+
+
+def spelled(text: str) -> Spelling | None:
+    """Reads another spelling of an operator: ``conv1d``, a transposed convolution, or ``conv2d`` padded by side.
+
+    Returns:
+        The spelling; None if the text has none.
+
+    Raises:
+        UsageError: As `operator_from_spec`.
+    """
+    name, body = _parts(text)
+    if name == Conv2d.name and _BY_SIDES.search(body):
+        return Conv2dBySides(**_read_fields(Conv2dBySides, body))
+    spelling = SPELLINGS.get(name)
+    return None if spelling is None else spelling(**_read_fields(spelling, body))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    name, _, body = text.partition(":")
+    return name.strip(), body
+
+
+def _read_fields(kind: Any, body: str) -> dict[str, Any]:
+    """Reads ``key=value,...`` as the fields of an operator or of another spelling."""
+    types, name = field_types(kind), kind.name
+    values: dict[str, Any] = {}
     for part in body.split(",") if body.strip() else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise UsageError(
-                f"{name}: {part.strip()!r} is not key=value", hint=_keys_hint(operator)
-            )
+            raise UsageError(f"{name}: {part.strip()!r} is not key=value", hint=_keys_hint(kind))
         if key not in types:
-            raise UsageError(f"{name}: unknown key {key!r}", hint=_keys_hint(operator))
+            raise UsageError(f"{name}: unknown key {key!r}", hint=_keys_hint(kind))
         if key in values:
             raise UsageError(f"{name}: key {key!r} is given twice", hint=f"give {key} once")
         values[key] = _read_value(name, key, types[key], value)
-    missing = [key for key in types if key not in values and key not in optional_fields(operator)]
+    missing = [key for key in types if key not in values and key not in optional_fields(kind)]
     if missing:
-        raise UsageError(f"{name}: missing {', '.join(missing)}", hint=_keys_hint(operator))
-    return operator(**values)
+        raise UsageError(f"{name}: missing {', '.join(missing)}", hint=_keys_hint(kind))
+    return values
 
 
-def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pair:
+def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pair | Sides:
     if kind is bool:
         if text in ("0", "1"):
             return text == "1"
@@ -104,6 +131,9 @@ def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pa
             f"{name}: {key}={text!r} is not a whole number of at most 10 digits",
             hint=f"such as {key}=8",
         )
+    if kind == Sides:
+        top, left, bottom, right = (int(one) for one in text.split("x"))
+        return top, left, bottom, right
     match = _PAIR.fullmatch(text)
     if match is None:
         raise UsageError(
@@ -113,7 +143,7 @@ def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pa
     return int(match[1]), int(match[2] or match[1])
 
 
-def _keys_hint(operator: type[Operator]) -> str:
+def _keys_hint(operator: Any) -> str:
     optional = optional_fields(operator)
     required = [key for key in field_types(operator) if key not in optional]
     extra = [key for key in field_types(operator) if key in optional]

@@ -122,7 +122,9 @@ def _main(step: dict[str, Any], threads: int) -> None:
     given = [next(feeds) for _ in range(STEPS)]
     del warm
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # What the warm-up has freed would otherwise be used again, and not be counted.
+    ctypes.CDLL(None).malloc_trim(
+        0
+    )  # What the warm-up has freed would otherwise be used again, and not be counted.
     high_water = HighWater()
     side = ModuleSide(wanted)
     for one in given:

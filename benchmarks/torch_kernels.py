@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pytorch import torch
 
 from autotune.workloads import Conv2d, Kernel, Matmul
+from autotune.workloads.operators import Bmm
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # <malloc.h>
 _DEFAULT_TRIM, _DEFAULT_MMAPS = 128 * 1024, 65536
@@ -38,17 +39,15 @@ def torch_call(
     """Returns a function that computes a kernel without its epilogue; products are written to existing memory.
 
     Args:
-        kernel: A convolution in the order NCHW, or a matmul.
+        kernel: A convolution in the order NCHW, a matmul or a batched one.
         operands: Its two operands, on any device and of any type.
         last: For convolutions, whether images and filters have their channels last.
     """
     (a, b), op, role = operands, kernel.operator, kernel.role
-    if isinstance(op, Matmul):
-        first, second = {"forward": (a, b.t()), "data_grad": (a, b), "weight_grad": (b.t(), a)}[
-            role
-        ]
+    if isinstance(op, Matmul | Bmm):
+        first, second = {"forward": (a, b.mT), "data_grad": (a, b), "weight_grad": (b.mT, a)}[role]
         out = first @ second
-        return lambda: torch.mm(first, second, out=out)
+        return lambda: torch.matmul(first, second, out=out)
     assert isinstance(op, Conv2d)
     order = torch.channels_last if last else torch.contiguous_format
     a, b = a.contiguous(memory_format=order), b.contiguous(memory_format=order)

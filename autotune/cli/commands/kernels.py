@@ -48,7 +48,8 @@ def kernels(
         typer.Option(
             autocompletion=completion.operators,
             metavar="SPEC",
-            help="One operator instead of a model: conv2d, conv1d, conv2d_transpose, conv1d_transpose, matmul, bmm or expr.",
+            help="One operator instead of a model: conv2d, conv1d, conv2d_transpose, conv1d_transpose, matmul, "
+            "bmm or expr.",
         ),
     ] = None,
     role: Annotated[

@@ -33,7 +33,11 @@ def described_after(op: Expression, streamed: Any, added: Tensors) -> Tensors:
 
     def computed(stage: Stage, name: str) -> Any:
         def body(*index: Any) -> Any:
-            return _value(stage, reshaped_index(index, shape, stage.shape), tensors, kernel)
+            def own(tensor: Any) -> list[Any]:
+                return reshaped_index(index, shape, _sizes(tensor))
+
+            axes = reshaped_index(index, shape, stage.shape)
+            return _value(stage, axes, tensors, kernel, own)
 
         return te.compute(shape, body, name=name)
 
@@ -59,15 +63,34 @@ def _stage(kernel: Described, stage: Stage, tensors: Sequence[Any], name: str) -
     return te.compute(stage.shape, body, name=name)
 
 
-def _value(stage: Stage, axes: Sequence[Any], tensors: Sequence[Any], kernel: Described) -> Any:
-    """The body of a stage at an index of its loops."""
+def _value(
+    stage: Stage,
+    axes: Sequence[Any],
+    tensors: Sequence[Any],
+    kernel: Described,
+    own: Callable[[Any], list[Any]] | None = None,
+) -> Any:
+    """The body of a stage at an index of its loops.
+
+    Args:
+        stage: The stage.
+        axes: The index.
+        tensors: Operands and earlier stages.
+        kernel: The kernel.
+        own: Gives the same index in the shape of a tensor, without going through the stage's shape: TVM does not
+            always find that the way there and back changes nothing.
+    """
     done: dict[Any, Any] = {}
+    itself = tuple(Axis(at) for at in range(len(stage.shape)))
     for term in walk(stage.body):
         match term:
             case Axis(number=at):
                 done[term] = axes[at]
             case Constant(value=value, type=kind):
                 done[term] = te.const(value, _DTYPES[kind])
+            case Load() if own is not None and term.at == itself:
+                tensor = tensors[term.source]
+                done[term] = tensor[tuple(own(tensor))]
             case Load():
                 tensor = tensors[term.source]
                 index = [done[one] for one in term.at]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from autotune.compiler.target import spaces
 from autotune.errors import ToolchainError
 from autotune.workloads.operators import Kernel
 
+LOGGER = logging.getLogger(__name__)
 NO_SCHEDULE = "the search space makes no schedule of this size"
 
 
@@ -67,14 +69,26 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
 
 
 def cuts(space: spaces.Space, kernel: Kernel, formulation: Formulation) -> bool:
-    """Returns whether a formulation has any schedule in the space; always True if it has no rule of its own."""
+    """Returns whether a formulation has any schedule in the space; always True if it has no rule of its own.
+
+    The first tile is scheduled, since TVM's primitives refuse some kernels that others follow.
+    """
     import tvm
 
     if not formulation.rule:
         return True
     program = tvm.IRModule({"main": prim_func(kernel, formulation)})
-    tiles = tile_rules.tiles_of(tile_rule(space, formulation.rule), program, seed=1)
-    return next(tiles.drawn(1), None) is not None
+    rule = tile_rule(space, formulation.rule)
+    tile = next(tile_rules.tiles_of(rule, program, seed=1).drawn(1), None)
+    if tile is None:
+        return False
+    try:
+        tile_rules.Sketches(rule, program).schedule(tile)
+    except Exception as error:  # TVM raises its first error.
+        reason = str(error).strip().splitlines()[-1]
+        LOGGER.warning("%s has no schedule by %s: %s", kernel.name, formulation.rule, reason)
+        return False
+    return True
 
 
 def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None) -> Any:

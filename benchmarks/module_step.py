@@ -88,10 +88,13 @@ class ModuleSide:
 @contextmanager
 def given_masks(given: Arrays) -> Iterator[None]:
     """While open, PyTorch's dropout multiplies by a step's own masks, in their order."""
-    masks = iter([value for name, value in given.items() if ".random" in name])
+    drawn = [value for name, value in given.items() if ".random" in name or name.endswith(".mask")]
+    masks = iter(drawn)
 
     def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        return x * torch.as_tensor(next(masks), dtype=x.dtype) if training and p else x
+        if not training or not p:
+            return x
+        return x * torch.as_tensor(next(masks), dtype=x.dtype).reshape(x.shape)
 
     with mock.patch.multiple(torch.nn.functional, dropout=dropout, dropout2d=dropout):
         yield

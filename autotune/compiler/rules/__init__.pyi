@@ -7,6 +7,7 @@ from .rules import (
     tile_rule,
 )
 from .streaming import streamed
+from .streaming_gpu import streamed_on_gpu
 from .tile_rules import Sketches, TileRule, recorded_tile, tile_of, tiles_of
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Sketches",
     "space_generator",
     "streamed",
+    "streamed_on_gpu",
     "tile_of",
     "tile_rule",
     "TileRule",

@@ -43,7 +43,7 @@ def streamed(sch: Any, rule: Streaming, threads: int) -> Any:
         rule: What the schedule may use.
         threads: Number of the processor's threads.
     """
-    return stream_stages(sch, _names(sch), rule.lanes, threads if rule.threads else 1)
+    return stream_stages(sch, names_of_blocks(sch), rule.lanes, threads if rule.threads else 1)
 
 
 def stream_stages(sch: Any, names: Sequence[str], lanes: int, threads: int) -> Any:
@@ -57,10 +57,10 @@ def stream_stages(sch: Any, names: Sequence[str], lanes: int, threads: int) -> A
     """
     from tvm.s_tir import ScheduleError
 
-    inlined = _inline(sch, names)
+    left_out = inlined(sch, names)
     done = _Stages(sch, lanes, threads)
     for name in names:
-        for together in (True, False) if name not in inlined else ():
+        for together in (True, False) if name not in left_out else ():
             tried = done.copy()
             try:
                 tried.stage(tried.sch.get_sblock(name), together=together)
@@ -73,13 +73,13 @@ def stream_stages(sch: Any, names: Sequence[str], lanes: int, threads: int) -> A
     return done.finished()
 
 
-def _names(sch: Any) -> list[str]:
+def names_of_blocks(sch: Any) -> list[str]:
     return [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
 
 
-def _inline(sch: Any, names: Sequence[str]) -> set[str]:
+def inlined(sch: Any, names: Sequence[str]) -> set[str]:
     """Computes stages where they are read, if that does not repeat expensive work; returns their names."""
-    inlined = set()
+    found = set()
     for name in names:
         block = sch.get_sblock(name)
         access = access_of(sch, block)
@@ -89,8 +89,8 @@ def _inline(sch: Any, names: Sequence[str]) -> set[str]:
         repeated = sum(access_of(sch, one).steps for one in readers) > access.steps
         if not repeated or is_cheap(sch.get(block)):
             sch.compute_inline(block)
-            inlined.add(name)
-    return inlined
+            found.add(name)
+    return found
 
 
 @dataclass(frozen=True)

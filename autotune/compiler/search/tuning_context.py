@@ -17,6 +17,7 @@ from autotune.compiler.rules import (
     no_tensor_intrinsics,
     space_generator,
     streamed,
+    streamed_on_gpu,
 )
 from autotune.compiler.search import tile_strategy
 from autotune.compiler.search.cost_model import (
@@ -175,9 +176,10 @@ class TuningContext:
     def streamed(self) -> Candidate:
         """Returns the schedule of the space's rule `streaming`."""
         assert self._space.streaming is not None
-        return self._measurable(
-            streamed(self._fresh_schedule(), self._space.streaming, self._threads)
-        )
+        schedule = self._fresh_schedule()
+        if self._space.limits is not None:
+            return self._measurable(streamed_on_gpu(schedule, self._space.limits))
+        return self._measurable(streamed(schedule, self._space.streaming, self._threads))
 
     def known(self, digest: str, trace: Any) -> Candidate | None:
         """Returns the candidate that another run measured; warns and returns None if it makes another program."""

@@ -111,7 +111,7 @@ def step_function(
 
 def _streams(kernel: Kernel, space: Space) -> bool:
     """Returns whether a kernel without a winner has a schedule of the space's rules."""
-    return space.streaming is not None and not kernel.is_compute
+    return space.family == "cpu" and space.streaming is not None and not kernel.is_compute
 
 
 @contextmanager

@@ -315,7 +315,10 @@ class VectorRows(ByThreads):
 
 
 class Streaming(_Strict):
-    """The first schedule of kernels that memory limits, on a CPU; see `compiler/rules/streaming.py`."""
+    """The first schedule of kernels that memory limits; see `compiler/rules/streaming.py` and `streaming_gpu.py`.
+
+    `lanes` and `threads` are those of a processor.
+    """
 
     kind: Literal["streaming"]
     lanes: PositiveInt = Field(

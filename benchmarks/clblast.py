@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
 from ctypes.util import find_library
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,40 @@ def available() -> bool:
 
 def _library() -> str | None:
     return os.environ.get("CLBLAST_LIBRARY") or find_library("clblast")
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices, c[m, n] = a[m, k] x b[k, n]. Each factor may be stored transposed.
+
+    Attributes:
+        way_a: How the first factor is stored.
+        way_b: How the second factor is stored.
+        m: Rows of the result.
+        n: Columns of the result.
+        k: Length of the sums.
+    """
+
+    way_a: int
+    way_b: int
+    m: int
+    n: int
+    k: int
+
+    @property
+    def row_a(self) -> int:
+        """Numbers in a row of the first factor, as it is stored."""
+        return self.k if self.way_a == _PLAIN else self.m
+
+    @property
+    def row_b(self) -> int:
+        """Numbers in a row of the second factor, as it is stored."""
+        return self.n if self.way_b == _PLAIN else self.k
+
+    def shape(self) -> tuple[Any, ...]:
+        """Returns the first arguments of CLBlast's functions for products."""
+        ways = (c_int(_ROW_MAJOR), c_int(self.way_a), c_int(self.way_b))
+        return (*ways, c_size_t(self.m), c_size_t(self.n), c_size_t(self.k))
 
 
 class ClBlast:
@@ -116,7 +152,8 @@ class ClBlast:
             )
         )  # fmt: skip
 
-    def _clear(self, buffer: c_void_p, size: int) -> None:
+    def clear(self, buffer: c_void_p, size: int) -> None:
+        """Fills the first bytes of a buffer with zeros."""
         self._checked(
             self._cl.clEnqueueFillBuffer(
                 self._queue, buffer, byref(c_float(0)), c_size_t(4), c_size_t(0), c_size_t(size),
@@ -146,136 +183,161 @@ class ClBlast:
         result = self.upload(np.full(output.shape, np.nan, np.float32))
         operator = kernel.operator
         if isinstance(operator, Matmul):
-            launch = self._matmul(operator, kernel.role, operands, result)
+            launch = _matmul(self, operator, kernel.role, operands, result)
             return [launch], result, [*operands, result]
         assert isinstance(operator, Conv2d)
-        ways, added = self._convolution(operator, kernel.role, operands, result)
-        return ways, result, [*operands, result, *added]
-
-    def _matmul(
-        self, mm: Matmul, role: str, operands: Sequence[c_void_p], result: c_void_p
-    ) -> Launch:
+        convolution = _Convolution(self, operator, result)
         a, b = operands
-        if role == "forward":
-            return lambda: self._gemm(_PLAIN, _TRANSPOSED, mm.m, mm.n, mm.k, a, b, result)
-        if role == "data_grad":
-            return lambda: self._gemm(_PLAIN, _PLAIN, mm.m, mm.k, mm.n, a, b, result)
-        x, dy = operands
-        return lambda: self._gemm(_TRANSPOSED, _PLAIN, mm.n, mm.k, mm.m, dy, x, result)
+        ways = convolution.ways(kernel.role, a, b)
+        return ways, result, [*operands, result, *convolution.buffers]
 
-    def _gemm(
-        self, way_a: int, way_b: int, m: int, n: int, k: int, a: c_void_p, b: c_void_p, c: c_void_p,
+    def gemm(
+        self, product: Product, a: c_void_p, b: c_void_p, c: c_void_p,
         *, offsets: tuple[int, int, int] = (0, 0, 0), beta: float = 0.0,
     ) -> None:  # fmt: skip
-        """Computes c[m, n] = a x b + beta c; each operand may be stored transposed."""
-        self._checked(
-            self._blas.CLBlastSgemm(
-                c_int(_ROW_MAJOR), c_int(way_a), c_int(way_b), c_size_t(m), c_size_t(n),
-                c_size_t(k), c_float(1), a, c_size_t(offsets[0]),
-                c_size_t(k if way_a == _PLAIN else m), b, c_size_t(offsets[1]),
-                c_size_t(n if way_b == _PLAIN else k), c_float(beta), c, c_size_t(offsets[2]),
-                c_size_t(n), byref(self._queue), None,
-            )
+        """Computes c = a x b + beta c; operands begin at offsets in their buffers."""
+        self.call(
+            "CLBlastSgemm", *product.shape(), c_float(1), a, c_size_t(offsets[0]),
+            c_size_t(product.row_a), b, c_size_t(offsets[1]), c_size_t(product.row_b),
+            c_float(beta), c, c_size_t(offsets[2]), c_size_t(product.n),
         )  # fmt: skip
 
-    def _batched(
-        self, way_a: int, way_b: int, m: int, n: int, k: int, a: c_void_p, b: c_void_p, c: c_void_p,
+    def batched(
+        self, product: Product, a: c_void_p, b: c_void_p, c: c_void_p,
         *, strides: tuple[int, int, int], batch: int,
     ) -> None:  # fmt: skip
-        """Computes the same for a batch, without beta."""
-        self._checked(
-            self._blas.CLBlastSgemmStridedBatched(
-                c_int(_ROW_MAJOR), c_int(way_a), c_int(way_b), c_size_t(m), c_size_t(n),
-                c_size_t(k), c_float(1), a, c_size_t(0), c_size_t(k if way_a == _PLAIN else m),
-                c_size_t(strides[0]), b, c_size_t(0), c_size_t(n if way_b == _PLAIN else k),
-                c_size_t(strides[1]), c_float(0), c, c_size_t(0), c_size_t(n),
-                c_size_t(strides[2]), c_size_t(batch), byref(self._queue), None,
-            )
+        """Computes c = a x b for a batch; operands of a sample begin a stride after those of the last."""
+        self.call(
+            "CLBlastSgemmStridedBatched", *product.shape(), c_float(1), a, c_size_t(0),
+            c_size_t(product.row_a), c_size_t(strides[0]), b, c_size_t(0), c_size_t(product.row_b),
+            c_size_t(strides[1]), c_float(0), c, c_size_t(0), c_size_t(product.n),
+            c_size_t(strides[2]), c_size_t(batch),
         )  # fmt: skip
 
-    def _convolution(
-        self, conv: Conv2d, role: str, operands: Sequence[c_void_p], result: c_void_p
-    ) -> tuple[list[Launch], list[c_void_p]]:
-        depth, area = conv.c * conv.r * conv.s, conv.oh * conv.ow
-        image, gradient = conv.c * conv.h * conv.w, conv.k * area
-        window = [
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function of CLBlast on the queue."""
+        self._checked(getattr(self._blas, name)(*arguments, byref(self._queue), None))
+
+
+def _matmul(
+    blast: ClBlast, mm: Matmul, role: str, operands: Sequence[c_void_p], result: c_void_p
+) -> Launch:
+    if role == "forward":
+        product = Product(_PLAIN, _TRANSPOSED, mm.m, mm.n, mm.k)
+    elif role == "data_grad":
+        product = Product(_PLAIN, _PLAIN, mm.m, mm.k, mm.n)
+    else:
+        product = Product(_TRANSPOSED, _PLAIN, mm.n, mm.k, mm.m)
+        operands = operands[::-1]
+    a, b = operands
+    return lambda: blast.gemm(product, a, b, result)
+
+
+class _Convolution:
+    """A convolution as im2col and GEMM.
+
+    Args:
+        blast: The library.
+        conv: The convolution.
+        result: The buffer of the result.
+
+    Attributes:
+        buffers: Buffers beside the operands and the result.
+    """
+
+    def __init__(self, blast: ClBlast, conv: Conv2d, result: c_void_p) -> None:
+        self._blast, self._conv, self._result = blast, conv, result
+        self._depth, self._area = conv.c * conv.r * conv.s, conv.oh * conv.ow
+        self._image, self._gradient = conv.c * conv.h * conv.w, conv.k * self._area
+        self._window = [
             c_size_t(one)
             for one in (
                 conv.c, conv.h, conv.w, conv.r, conv.s, *conv.pad, *conv.stride, *conv.dilation
             )
         ]  # fmt: skip
-        plain = (conv.r, conv.s, conv.stride, conv.pad) == (1, 1, (1, 1), (0, 0))
-        a, b = operands
-        columns = b if plain else self.upload(np.zeros((conv.n, depth, area), np.float32))
-        added = [] if plain else [columns]
+        self.buffers: list[c_void_p] = []
+        self._columns: c_void_p | None = None
+        """None if the image has the layout of its columns."""
+        if (conv.r, conv.s, conv.stride, conv.pad) != (1, 1, (1, 1), (0, 0)):
+            self._columns = self._buffer((conv.n, self._depth, self._area))
 
-        def gathered(x: c_void_p) -> c_void_p:
-            if plain:
-                return x
-            for n in range(conv.n):
-                self._checked(
-                    self._blas.CLBlastSim2col(
-                        c_int(_CORRELATION), *window, x, c_size_t(n * image), columns,
-                        c_size_t(n * depth * area), byref(self._queue), None,
-                    )
-                )  # fmt: skip
-            return columns
-
+    def ways(self, role: str, a: c_void_p, b: c_void_p) -> list[Launch]:
+        """Returns a function to launch each way to compute a role."""
         if role == "forward":
-
-            def in_one_call() -> None:
-                self._checked(
-                    self._blas.CLBlastSconvgemm(
-                        c_int(_CORRELATION), *window, c_size_t(conv.k), c_size_t(conv.n), a,
-                        c_size_t(0), b, c_size_t(0), result, c_size_t(0), byref(self._queue), None,
-                    )
-                )  # fmt: skip
-
-            def forward() -> None:
-                self._batched(
-                    _PLAIN, _PLAIN, conv.k, area, depth, b, gathered(a), result,
-                    strides=(0, depth * area, gradient), batch=conv.n,
-                )  # fmt: skip
-
-            return [in_one_call, forward], added
+            return [partial(self._in_one_call, a, b), partial(self._forward, a, b)]
         if role == "data_grad":
-            dy, weight = operands
-            into = result if plain else columns
+            return [partial(self._data_grad, a, b)]
+        parts = self._buffer((self._conv.n, self._conv.k * self._depth))
+        ones = self._blast.upload(np.ones(self._conv.n, np.float32))
+        self.buffers.append(ones)
+        return [partial(self._image_by_image, a, b), partial(self._in_parts, a, b, parts, ones)]
 
-            def data_grad() -> None:
-                self._batched(
-                    _TRANSPOSED, _PLAIN, depth, area, conv.k, weight, dy, into,
-                    strides=(0, gradient, depth * area), batch=conv.n,
-                )  # fmt: skip
-                if plain:
-                    return
-                self._clear(result, 4 * conv.n * image)  # col2im adds to the existing content
-                for n in range(conv.n):
-                    self._checked(
-                        self._blas.CLBlastScol2im(
-                            c_int(_CORRELATION), *window, columns, c_size_t(n * depth * area),
-                            result, c_size_t(n * image), byref(self._queue), None,
-                        )
-                    )  # fmt: skip
+    def _in_one_call(self, x: c_void_p, weight: c_void_p) -> None:
+        conv, start = self._conv, c_size_t(0)
+        self._blast.call(
+            "CLBlastSconvgemm", c_int(_CORRELATION), *self._window, c_size_t(conv.k),
+            c_size_t(conv.n), x, start, weight, start, self._result, start,
+        )  # fmt: skip
 
-            return [data_grad], added
-        x, dy = operands
-        parts = self.upload(np.zeros((conv.n, conv.k * depth), np.float32))
-        ones = self.upload(np.ones(conv.n, np.float32))
+    def _forward(self, x: c_void_p, weight: c_void_p) -> None:
+        self._blast.batched(
+            Product(_PLAIN, _PLAIN, self._conv.k, self._area, self._depth),
+            weight, self._gathered(x), self._result,
+            strides=(0, self._depth * self._area, self._gradient), batch=self._conv.n,
+        )  # fmt: skip
 
-        def image_by_image() -> None:
-            under = gathered(x)
-            for n in range(conv.n):
-                self._gemm(
-                    _PLAIN, _TRANSPOSED, conv.k, depth, area, dy, under, result,
-                    offsets=(n * gradient, n * depth * area, 0), beta=float(n > 0),
-                )  # fmt: skip
+    def _data_grad(self, dy: c_void_p, weight: c_void_p) -> None:
+        self._blast.batched(
+            Product(_TRANSPOSED, _PLAIN, self._depth, self._area, self._conv.k),
+            weight, dy, self._result if self._columns is None else self._columns,
+            strides=(0, self._gradient, self._depth * self._area), batch=self._conv.n,
+        )  # fmt: skip
+        if self._columns is not None:
+            self._scatter(self._columns)
 
-        def in_parts() -> None:
-            self._batched(
-                _PLAIN, _TRANSPOSED, conv.k, depth, area, dy, gathered(x), parts,
-                strides=(gradient, depth * area, conv.k * depth), batch=conv.n,
+    def _image_by_image(self, x: c_void_p, dy: c_void_p) -> None:
+        columns = self._gathered(x)
+        product = Product(_PLAIN, _TRANSPOSED, self._conv.k, self._depth, self._area)
+        for n in range(self._conv.n):
+            self._blast.gemm(
+                product, dy, columns, self._result,
+                offsets=(n * self._gradient, n * self._depth * self._area, 0), beta=float(n > 0),
             )  # fmt: skip
-            self._gemm(_PLAIN, _PLAIN, 1, conv.k * depth, conv.n, ones, parts, result)
 
-        return [image_by_image, in_parts], [*added, parts, ones]
+    def _in_parts(self, x: c_void_p, dy: c_void_p, parts: c_void_p, ones: c_void_p) -> None:
+        weights = self._conv.k * self._depth
+        self._blast.batched(
+            Product(_PLAIN, _TRANSPOSED, self._conv.k, self._depth, self._area),
+            dy, self._gathered(x), parts,
+            strides=(self._gradient, self._depth * self._area, weights), batch=self._conv.n,
+        )  # fmt: skip
+        self._blast.gemm(
+            Product(_PLAIN, _PLAIN, 1, weights, self._conv.n), ones, parts, self._result
+        )
+
+    def _buffer(self, shape: tuple[int, ...]) -> c_void_p:
+        buffer = self._blast.upload(np.zeros(shape, np.float32))
+        self.buffers.append(buffer)
+        return buffer
+
+    def _gathered(self, x: c_void_p) -> c_void_p:
+        """Returns the columns of images."""
+        if self._columns is None:
+            return x
+        for n in range(self._conv.n):
+            self._blast.call(
+                "CLBlastSim2col", c_int(_CORRELATION), *self._window, x, c_size_t(n * self._image),
+                self._columns, c_size_t(n * self._depth * self._area),
+            )  # fmt: skip
+        return self._columns
+
+    def _scatter(self, columns: c_void_p) -> None:
+        """Adds columns up to images in the result."""
+        self._blast.clear(
+            self._result, 4 * self._conv.n * self._image
+        )  # col2im adds to the content
+        for n in range(self._conv.n):
+            self._blast.call(
+                "CLBlastScol2im", c_int(_CORRELATION), *self._window, columns,
+                c_size_t(n * self._depth * self._area), self._result, c_size_t(n * self._image),
+            )  # fmt: skip

@@ -67,6 +67,7 @@ class MnnStep:
         self._graph = graph
         self._reader = GraphReader(graph, values, "benchmarks/mnn_step.py")
         self._mnn = _imported()
+        self._operations = _Operations(self._mnn)
         expr, nn = self._mnn.expr, self._mnn.nn
         expr.set_global_executor_config(_CPU, _HIGH_PRECISION, threads)
         expr.lazy_eval(True)  # otherwise the optimiser finds no gradient
@@ -77,7 +78,7 @@ class MnnStep:
         self._views: set[str] = set()
         for node in self._reader.forward:
             self._translate(node)
-        self._loss = self._constant_var(np.zeros(1), (1,))
+        self._loss = self._operations.constant(np.zeros(1), (1,))
         self._module._add_parameter(self._loss)
         self._module._register_submodules(self._layers)
         self._module.train(True)
@@ -104,9 +105,9 @@ class MnnStep:
                 raise self._reader.error(
                     f"got no dropout mask {name!r}", hint="give one for each dropout"
                 )
-            state[name] = self._constant_var(given[name], self._reader.shape(name))
+            state[name] = self._operations.constant(given[name], self._reader.shape(name))
         hot = np.eye(self._graph.classes, dtype=np.float32)[np.asarray(labels)]
-        state[self._reader.labels] = self._constant_var(hot, hot.shape)
+        state[self._reader.labels] = self._operations.constant(hot, hot.shape)
         for function, sources, target in self._calls:
             state[target] = function(*[state[source] for source in sources])
         # As a value of the module, the loss is computed along with the gradients. Reading it otherwise would take
@@ -133,7 +134,7 @@ class MnnStep:
         return arrays
 
     def _translate(self, node: Node) -> None:
-        expr, output = self._mnn.expr, node.outputs[0]
+        expr, operations, output = self._mnn.expr, self._operations, node.outputs[0]
         match node.kernel.operator:
             case Conv2d() | Matmul():
                 if self._reader.bias_of(node) is None:
@@ -152,19 +153,20 @@ class MnnStep:
             case BatchNorm() as operator:
                 self._batch_norm(node, operator)
             case MaxPool2d() as operator:
-                self._calls.append((self._max_pool(operator), node.inputs, output))
+                self._calls.append((operations.max_pool(operator), node.inputs, output))
             case GlobalAvgPool():
-                self._calls.append((self._average(node), node.inputs, output))
+                shape = self._reader.shape(node.inputs[0])
+                self._calls.append((operations.average(shape), node.inputs, output))
             case Concat():
-                self._calls.append((lambda *parts: expr.concat(parts, 1), node.inputs, output))
+                self._calls.append((operations.concat, node.inputs, output))
             case Add():
                 self._calls.append((expr.add, node.inputs, output))
             case Dropout():
                 shape = self._reader.shape(output)
                 sources = (self._seen(node.inputs[0], shape), node.inputs[1])
-                self._calls.append((self._masked, sources, output))
+                self._calls.append((operations.masked, sources, output))
             case CrossEntropy():
-                self._calls.append((self._cross_entropy, node.inputs, output))
+                self._calls.append((operations.cross_entropy, node.inputs, output))
             case unknown:
                 raise self._reader.error(f"has an operator {unknown.name} that is not known here")
 
@@ -220,9 +222,50 @@ class MnnStep:
             function = self._mnn.expr.relu6 if operator.relu6 else self._mnn.expr.relu
             self._calls.append((function, (output,), output))
 
-    def _max_pool(self, operator: MaxPool2d) -> Function:
-        """Returns a max pooling; images are enlarged first if windows extend beyond them. See the class."""
-        expr = self._mnn.expr
+    def _seen(self, name: str, shape: tuple[int, ...]) -> str:
+        """Returns the name of a tensor in another shape, such as a flattened image."""
+        if self._reader.shape(name) == shape:
+            return name
+        view = f"{name} as {shape}"
+        if view not in self._views:
+            self._views.add(view)
+            self._calls.append((self._operations.reshape(shape), (name,), view))
+        return view
+
+    def _load(self, layer: Var, names: tuple[str, ...]) -> None:
+        """Loads a layer's values in the order of its parameters, and keeps the layer."""
+        variables = []
+        for place, (name, old) in enumerate(zip(names, layer.parameters, strict=True)):
+            variable = self._operations.constant(self._reader.value(name), tuple(old.shape))
+            if self._graph.by_name[name].kind == "parameter":
+                variable.fix_as_trainable()
+            variables.append(variable)
+            if name in self._places:
+                raise self._reader.error(f"has two layers that share {name!r}")
+            self._places[name] = (layer, place)
+        if not layer.load_parameters(variables):
+            raise self._reader.error(f"has {names}, which MNN does not take")
+        self._layers.append(layer)
+
+
+class _Operations:
+    """Operations without weights, as functions of ``MNN.expr``.
+
+    Args:
+        mnn: The module ``MNN``.
+    """
+
+    def __init__(self, mnn: ModuleType) -> None:
+        self._mnn, self._expr = mnn, mnn.expr
+
+    def constant(self, array: Array, shape: tuple[int, ...]) -> Var:
+        """Returns a constant."""
+        stored = np.ascontiguousarray(array, np.float32).reshape(shape)
+        return self._expr.const(stored, list(shape), self._expr.NCHW)
+
+    def max_pool(self, operator: MaxPool2d) -> Function:
+        """Returns a max pooling; images are enlarged first if windows extend beyond them. See `MnnStep`."""
+        expr = self._expr
         n, c, h, w = operator.n, operator.c, operator.h, operator.w
         window, stride = [operator.s, operator.r], list(operator.stride[::-1])
         top, left = operator.pad
@@ -243,61 +286,41 @@ class MnnStep:
         """Returns a border of the lowest values, which contain no maximum; empty if it has no pixels."""
         if 0 in shape:
             return []
-        expr = self._mnn.expr
         lowest = np.full(shape, np.finfo(np.float32).min, np.float32)
-        border = expr.convert(self._constant_var(lowest, shape), expr.NC4HW4)
+        border = self._expr.convert(self.constant(lowest, shape), self._expr.NC4HW4)
         border.fix_as_const()
         return [border]
 
-    def _average(self, node: Node) -> Function:
-        expr = self._mnn.expr
-        n, c, h, w = self._reader.shape(node.inputs[0])
+    def average(self, shape: tuple[int, ...]) -> Function:
+        """Returns global average pooling for images of a shape."""
+        expr = self._expr
+        n, c, h, w = shape
 
         def average(x: Var) -> Var:
             return expr.reshape(expr.convert(expr.avg_pool(x, [w, h], [1, 1]), expr.NCHW), [n, c])
 
         return average
 
-    def _masked(self, x: Var, mask: Var) -> Var:
-        return x * self._mnn.expr.convert(mask, x.data_format)
+    def reshape(self, shape: tuple[int, ...]) -> Function:
+        """Returns a function that changes the shape of a tensor."""
+        expr = self._expr
 
-    def _cross_entropy(self, logits: Var, labels: Var) -> Var:
-        mnn = self._mnn
-        return mnn.nn.loss.cross_entropy(mnn.expr.softmax(logits, 1), labels)
+        def reshape(x: Var) -> Var:
+            return expr.reshape(expr.convert(x, expr.NCHW), list(shape))
 
-    def _seen(self, name: str, shape: tuple[int, ...]) -> str:
-        """Returns the name of a tensor in another shape, such as a flattened image."""
-        if self._reader.shape(name) == shape:
-            return name
-        view, expr = f"{name} as {shape}", self._mnn.expr
-        if view not in self._views:
-            self._views.add(view)
+        return reshape
 
-            def reshape(x: Var) -> Var:
-                return expr.reshape(expr.convert(x, expr.NCHW), list(shape))
+    def concat(self, *parts: Var) -> Var:
+        """Joins channels."""
+        return self._expr.concat(parts, 1)
 
-            self._calls.append((reshape, (name,), view))
-        return view
+    def masked(self, x: Var, mask: Var) -> Var:
+        """Applies a dropout mask."""
+        return x * self._expr.convert(mask, x.data_format)
 
-    def _load(self, layer: Var, names: tuple[str, ...]) -> None:
-        """Loads a layer's values in the order of its parameters, and keeps the layer."""
-        variables = []
-        for place, (name, old) in enumerate(zip(names, layer.parameters, strict=True)):
-            variable = self._constant_var(self._reader.value(name), tuple(old.shape))
-            if self._graph.by_name[name].kind == "parameter":
-                variable.fix_as_trainable()
-            variables.append(variable)
-            if name in self._places:
-                raise self._reader.error(f"has two layers that share {name!r}")
-            self._places[name] = (layer, place)
-        if not layer.load_parameters(variables):
-            raise self._reader.error(f"has {names}, which MNN does not take")
-        self._layers.append(layer)
-
-    def _constant_var(self, array: Array, shape: tuple[int, ...]) -> Var:
-        expr = self._mnn.expr
-        stored = np.ascontiguousarray(array, np.float32).reshape(shape)
-        return expr.const(stored, list(shape), expr.NCHW)
+    def cross_entropy(self, logits: Var, labels: Var) -> Var:
+        """Computes the mean cross entropy; the labels are one-hot."""
+        return self._mnn.nn.loss.cross_entropy(self._expr.softmax(logits, 1), labels)
 
 
 def _imported() -> ModuleType:

@@ -431,6 +431,121 @@ def sides_of(
             blast.free(buffers)
 
 
+class Comparison:
+    """Figures of the compared kernels, as rows of the report and for its bars.
+
+    Args:
+        report: Receives the rows.
+        device: Name of the device.
+
+    Attributes:
+        gains: How much faster ours are than each family of sides, by kernel.
+        worst: The largest error of ours and stock's.
+    """
+
+    def __init__(self, report: Report, device: str) -> None:
+        self._report, self._device = report, device
+        self.gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
+        self.worst = 0.0
+        self._unsearched = self._elsewhere = 0
+
+    def add(
+        self,
+        name: str,
+        kernel: Kernel,
+        searched: dict[str, Any] | None,
+        samples: dict[str, list[float]],
+        errors: dict[str, float],
+    ) -> None:
+        """Adds a kernel; `searched` is the result of stock's search, None if it has not ended."""
+        self._unsearched += searched is None
+        self._elsewhere += searched is not None and searched.get("device") != self._device
+        self.worst = max(
+            self.worst, *(errors[side] for side in ("ours", "stock") if side in errors)
+        )
+        shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
+        intervals: dict[str, list[float] | None] = dict.fromkeys(self.gains)
+        for family, ratios in self.gains.items():
+            rivals = [side for side in samples if side.startswith(family)]
+            if not rivals:
+                continue
+            rival = min(rivals, key=lambda side: median(samples[side]))
+            speed = paired_speedup(samples[rival], samples["ours"], seed=1)
+            ratios[name] = speed.estimate
+            intervals[family] = speed.ends
+            shown.append(
+                f"{rival} {1e3 * median(samples[rival]):.4g} ms = {speed.estimate:.3g}x "
+                f"({speed.low:.3g}-{speed.high:.3g})"
+            )
+        if UNENDED in samples:  # shown, but not counted by any bar
+            shown.append(f"{UNENDED} {1e3 * median(samples[UNENDED]):.4g} ms")
+        self._report.row(
+            what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
+            ms={side: 1e3 * median(one) for side, one in samples.items()},
+            ratios={family: ratios.get(name) for family, ratios in self.gains.items()},
+            intervals=intervals, seconds=samples,
+            gflops=kernel.flops / median(samples["ours"]) / 1e9, stock_search=searched,
+        )  # fmt: skip
+        print(f"{name}: " + ", ".join(shown), flush=True)
+
+    def summarise(self, wanted: dict[str, Kernel], tuned: int) -> None:
+        """Reports what is missing, and prints means; `tuned` is the number of compared kernels."""
+        bar = self._report.bar
+        bar("kernels that are not tuned", len(wanted) - tuned, "at most", 0, "kernels")
+        bar(
+            "kernels that stock has not searched to its end",
+            self._unsearched, "at most", 0, "kernels",
+        )  # fmt: skip
+        if self._elsewhere:
+            print(
+                f"stock searched {self._elsewhere} of them on another device, or does not say on which"
+            )
+        if nothing := tuned - self._unsearched - len(self.gains["stock"]):
+            print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
+        for role in ROLES:
+            shown = [
+                f"{family} {geometric_mean(found):.3g}x"
+                for family, ratios in self.gains.items()
+                if (found := [gain for name, gain in ratios.items() if name.endswith(f", {role}")])
+            ]
+            if shown:
+                print(f"{role}, geometric means: {', '.join(shown)}")
+        dense = sum(getattr(kernel.operator, "groups", 1) == 1 for kernel in wanted.values())
+        for name, family, whole in (
+            ("CLBlast", "clblast", dense),
+            ("the vendor's library", "library", len(wanted)),
+        ):
+            missing = whole - len(self.gains[family])
+            bar(f"kernels not compared with {name}", missing, "at most", 0, "kernels")
+
+
+def compared_libraries(
+    report: Report,
+    wanted: dict[str, Kernel],
+    known: dict[str, Candidate],
+    taught: set[str],
+    runs: Path,
+    out: Path,
+) -> dict[str, tuple[Path, str]]:
+    """Returns our winners of new and of recorded runs as libraries, with their symbols.
+
+    Reports which runs are recorded, and which searches started with records.
+    """
+    trials = trials_of(report)
+    new = {name: kernel for name, kernel in wanted.items() if name not in known}
+    libraries = libraries_of(new, trials, runs, out)
+    taught = taught | {
+        name for name in new if had_records(runs / "ours" / wanted[name].name, trials)
+    }
+    if taught:
+        report.row(what="searches that began with records", kernels=sorted(taught))
+        print(f"our searches of {len(taught)} kernels began with records of other layers")
+    if known:
+        report.row(what="records", file=report.options.records.name, kernels=sorted(known))
+        libraries |= rebuilt(wanted, known, out)
+    return libraries
+
+
 def compare(
     report: Report,
     wanted: dict[str, Kernel],
@@ -446,81 +561,24 @@ def compare(
     if blast is None:
         print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
     report.row(what="device", **asdict(device), **torch.version)
-    gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
-    worst, unsearched, elsewhere, trials = 0.0, 0, 0, trials_of(report)
+    comparison = Comparison(report, device.name)
     with tempfile.TemporaryDirectory() as folder:
-        new = {name: kernel for name, kernel in wanted.items() if name not in known}
-        libraries = libraries_of(new, trials, runs, Path(folder))
-        taught = taught | {
-            name for name in new if had_records(runs / "ours" / wanted[name].name, trials)
-        }
-        if taught:
-            report.row(what="searches that began with records", kernels=sorted(taught))
-            print(f"our searches of {len(taught)} kernels began with records of other layers")
-        if known:
-            report.row(what="records", file=report.options.records.name, kernels=sorted(known))
-            libraries |= rebuilt(wanted, known, Path(folder))
+        libraries = compared_libraries(report, wanted, known, taught, runs, Path(folder))
         for number, name in enumerate(name for name in wanted if name in libraries):
-            kernel, library = wanted[name], libraries[name]
-            searched = stock_search.told(runs / "stock" / kernel.name, trials)
-            unsearched += searched is None
-            elsewhere += searched is not None and searched.get("device") != device.name
+            kernel = wanted[name]
+            searched = stock_search.told(runs / "stock" / kernel.name, trials_of(report))
             stock = {}
             if (best := runs / "stock" / kernel.name / "stock.so").is_file():
                 stock = {UNENDED if searched is None else "stock": best}
-            with sides_of(kernel, library, stock, torch, blast, number + 1) as (turns, errors):
+            with sides_of(kernel, libraries[name], stock, torch, blast, number + 1) as (
+                turns,
+                errors,
+            ):
                 blocks = 3 if report.quick else BLOCKS
                 samples = interleaved_blocks(turns, blocks, number, by=_GRAPH)
-            worst = max(worst, *(errors[side] for side in ("ours", "stock") if side in errors))
-            shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
-            intervals: dict[str, list[float] | None] = dict.fromkeys(gains)
-            for family, ratios in gains.items():
-                rivals = [side for side in turns if side.startswith(family)]
-                if not rivals:
-                    continue
-                rival = min(rivals, key=lambda side: median(samples[side]))
-                speed = paired_speedup(samples[rival], samples["ours"], seed=1)
-                ratios[name] = speed.estimate
-                intervals[family] = speed.ends
-                shown.append(
-                    f"{rival} {1e3 * median(samples[rival]):.4g} ms = {speed.estimate:.3g}x "
-                    f"({speed.low:.3g}-{speed.high:.3g})"
-                )
-            if UNENDED in samples:  # shown, but not counted by any bar
-                shown.append(f"{UNENDED} {1e3 * median(samples[UNENDED]):.4g} ms")
-            report.row(
-                what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
-                ms={side: 1e3 * median(one) for side, one in samples.items()},
-                ratios={family: ratios.get(name) for family, ratios in gains.items()},
-                intervals=intervals, seconds=samples,
-                gflops=kernel.flops / median(samples["ours"]) / 1e9, stock_search=searched,
-            )  # fmt: skip
-            print(f"{name}: " + ", ".join(shown), flush=True)
-    report.bar("kernels that are not tuned", len(wanted) - len(libraries), "at most", 0, "kernels")
-    report.bar(
-        "kernels that stock has not searched to its end", unsearched, "at most", 0, "kernels"
-    )
-    if elsewhere:
-        print(f"stock searched {elsewhere} of them on another device, or does not say on which")
-    if nothing := len(libraries) - unsearched - len(gains["stock"]):
-        print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
-    for role in ROLES:
-        shown = [
-            f"{family} {geometric_mean(found):.3g}x"
-            for family, ratios in gains.items()
-            if (found := [gain for name, gain in ratios.items() if name.endswith(f", {role}")])
-        ]
-        if shown:
-            print(f"{role}, geometric means: {', '.join(shown)}")
-    dense = sum(getattr(kernel.operator, "groups", 1) == 1 for kernel in wanted.values())
-    for name, family, whole in (
-        ("CLBlast", "clblast", dense),
-        ("the vendor's library", "library", len(wanted)),
-    ):
-        report.bar(
-            f"kernels not compared with {name}", whole - len(gains[family]), "at most", 0, "kernels"
-        )
-    judge(report, gains, worst)
+            comparison.add(name, kernel, searched, samples, errors)
+    comparison.summarise(wanted, len(libraries))
+    judge(report, comparison.gains, comparison.worst)
 
 
 def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> None:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import count
@@ -124,8 +124,10 @@ def search(
             return outcome
 
         with closing(executor):
-            device = runner.device.name
-            _tuned(executor, measure, kernel, target, trials, workers, folder, lock, device)
+            tally = _Tally(folder, runner.device.name, trials)
+            ours = _our_builder(executor, tally), _our_runner(measure, lock, tally)
+            _tuned(*ours, kernel, target, trials, workers)
+            tally.write(ended=True)
     finally:
         builder.stop()
         runner.stop()
@@ -143,67 +145,97 @@ def board_of(target_name: str) -> Board | None:
         return None
 
 
-def _tuned(
-    executor: CandidateExecutor,
-    measure: Callable[[Path, float], Outcome],
-    kernel: Kernel,
-    target: Any,
-    trials: int,
-    workers: int,
-    folder: Path,
-    lock: Path,
-    device: str,
-) -> None:
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir import meta_schedule as ms
-    from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
-    from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult
+class _Tally:
+    """What a search has tried. It is told in `stock.json`, and the best program is kept as `stock.so`.
 
-    tried: list[Outcome] = []
-    numbers = count()
-    best = [math.inf]
-    best_after: list[tuple[int, float]] = []
-    spent = {"build": 0.0, "wait": 0.0, "measure": 0.0}
-    not_built: Counter[str] = Counter()
-    not_right: Counter[str] = Counter()
-    folder.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    Args:
+        folder: Folder for both files.
+        device: Name of the device that measures.
+        trials: Number of trials that stock may use.
+
+    Attributes:
+        best_s: Seconds of the best program; infinity before the first.
+    """
+
+    def __init__(self, folder: Path, device: str, trials: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._device, self._trials = folder, device, trials
+        self._tried: list[Outcome] = []
+        self.best_s = math.inf
+        self._best_after: list[tuple[int, float]] = []
+        self._spent = {"build": 0.0, "wait": 0.0, "measure": 0.0}
+        self._not_built: Counter[str] = Counter()
+        self._not_right: Counter[str] = Counter()
+        self._began = time.monotonic()
 
     @contextmanager
-    def timed(what: str) -> Iterator[None]:
+    def timed(self, what: str) -> Iterator[None]:
+        """Adds the time of a block to what was spent on `build`, `wait` or `measure`."""
         start = time.monotonic()
         yield
-        spent[what] += time.monotonic() - start
+        self._spent[what] += time.monotonic() - start
 
-    def tell(*, ended: bool) -> None:
+    def built(self, libraries: Iterable[Path | Outcome]) -> None:
+        """Adds the reasons why candidates were not built."""
+        self._not_built.update(one.message for one in libraries if isinstance(one, Outcome))
+
+    def measured(self, library: Path, outcome: Outcome) -> None:
+        """Adds a trial, and keeps its library if it is the best."""
+        self._tried.append(outcome)
+        if not outcome.ok:
+            self._not_right[f"{outcome.status}: {outcome.message[:_WORDS]}"] += 1
+        if outcome.ok and outcome.seconds < self.best_s:
+            self.best_s = outcome.seconds
+            self._best_after.append((len(self._tried), outcome.seconds))
+            shutil.copy(library, self._folder / "stock.so")
+        self.write(ended=False)
+
+    def write(self, *, ended: bool) -> None:
+        """Writes the results so far."""
         answer = {
-            "device": device,
-            "asked": trials,
-            "measured": len(tried),
-            "right": sum(outcome.ok for outcome in tried),
-            "best_s": best[0] if best_after else None,
-            "best_after": best_after,
-            "wall_s": time.monotonic() - began,
-            "spent_s": spent,
-            "not_built": dict(not_built.most_common(_REASONS)),
-            "not_right": dict(not_right.most_common(_REASONS)),
+            "device": self._device,
+            "asked": self._trials,
+            "measured": len(self._tried),
+            "right": sum(outcome.ok for outcome in self._tried),
+            "best_s": self.best_s if self._best_after else None,
+            "best_after": self._best_after,
+            "wall_s": time.monotonic() - self._began,
+            "spent_s": self._spent,
+            "not_built": dict(self._not_built.most_common(_REASONS)),
+            "not_right": dict(self._not_right.most_common(_REASONS)),
             "ended": ended,
         }
-        write_json(folder / "stock.json", answer)
+        write_json(self._folder / "stock.json", answer)
+
+
+def _our_builder(executor: CandidateExecutor, tally: _Tally) -> Any:
+    """Returns a builder for TVM that builds in our processes."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
+
+    numbers = count()
 
     @derived_object
     class OurBuilder(PyBuilder):  # type: ignore[misc]  # TVM ships no annotations
         def build(self, build_inputs: Any) -> Any:
             candidates = [Candidate.of(f"stock-{next(numbers)}", one.mod) for one in build_inputs]
-            with timed("build"):
+            with tally.timed("build"):
                 libraries = executor.build(candidates)
-            not_built.update(one.message for one in libraries if isinstance(one, Outcome))
+            tally.built(libraries)
             return [
                 BuilderResult(None, built.message)
                 if isinstance(built, Outcome)
                 else BuilderResult(str(built), None)
                 for built in libraries
             ]
+
+    return OurBuilder()
+
+
+def _our_runner(measure: Callable[[Path, float], Outcome], lock: Path, tally: _Tally) -> Any:
+    """Returns a runner for TVM that measures with ours, while it holds the lock."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult
 
     @derived_object
     class Finished(PyRunnerFuture):  # type: ignore[misc]  # TVM ships no annotations
@@ -226,19 +258,21 @@ def _tuned(
 
         def _measured(self, library: Path) -> Outcome:
             with ExitStack() as held:
-                with timed("wait"):
+                with tally.timed("wait"):
                     held.enter_context(alone(lock))
-                with timed("measure"):
-                    outcome = measure(library, best[0])
-            tried.append(outcome)
-            if not outcome.ok:
-                not_right[f"{outcome.status}: {outcome.message[:_WORDS]}"] += 1
-            if outcome.ok and outcome.seconds < best[0]:
-                best[0] = outcome.seconds
-                best_after.append((len(tried), outcome.seconds))
-                shutil.copy(library, folder / "stock.so")
-            tell(ended=False)
+                with tally.timed("measure"):
+                    outcome = measure(library, tally.best_s)
+            tally.measured(library, outcome)
             return outcome
+
+    return OurRunner()
+
+
+def _tuned(
+    builder: Any, runner: Any, kernel: Kernel, target: Any, trials: int, workers: int
+) -> None:
+    """Runs stock's search with a builder and a runner for TVM."""
+    from tvm.s_tir import meta_schedule as ms
 
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
     # Evolving a population takes minutes, which a smoke run of a few trials avoids.
@@ -248,10 +282,8 @@ def _tuned(
     with intrinsics, tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
             program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
-            builder=OurBuilder(), runner=OurRunner(), strategy=strategy, num_tuning_cores=workers,
-            seed=_SEED,
+            builder=builder, runner=runner, strategy=strategy, num_tuning_cores=workers, seed=_SEED,
         )  # fmt: skip
-    tell(ended=True)
 
 
 def child() -> bool:

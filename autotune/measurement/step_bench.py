@@ -6,23 +6,24 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 
-from autotune.devices import Device, DeviceInfo, Journal, ThermalZone, celsius
+from autotune.devices import Device, DeviceInfo, Journal, ThermalZone
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.energy import Energy, Windows, energy
 from autotune.measurement.observation import Observation, Steps, parted
-from autotune.measurement.observer import Observer, RestartedError, Task, words
+from autotune.measurement.observer import Observer, RestartedError, Task
 from autotune.measurement.profile import Calls, StepProfile, calls_of
 from autotune.measurement.reconnection import Reconnection
 from autotune.measurement.setting import Setting, clocks_held
 from autotune.measurement.start_temperature import StartTemperature
 from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
 from autotune.measurement.step_watch import StepWatch, failed
+from autotune.measurement.workload_runs import WorkloadRuns
 from autotune.power import Calibration, Meter, calibrate, checks
 from autotune.scratch import Scratch
-from autotune.waits import lasting, waiting
 
 
 class StepBench:
@@ -58,6 +59,7 @@ class StepBench:
         self.workload, self.protocol, self._sleep = workload, protocol, sleep
         self._start = StartTemperature(device, info, protocol, band, sleep)
         self._watch = StepWatch(workload, protocol)
+        self._runs = WorkloadRuns(device, info, observer, workload, protocol, self._watch)
         self._reconnection = Reconnection(device, observer, journal, protocol, sleep)
         self.calibration_records: tuple[str, ...] = ()
         """Raw records of the last calibration: the idle device and the run, and earlier incomplete ones."""
@@ -130,9 +132,9 @@ class StepBench:
         taken: list[str] = []
 
         def once() -> list[Observation]:
-            rested = self._rested(watch, taken)
+            rested = self._runs.rest(watch, self.meter, taken)
             with self._held(setting):
-                return [rested, self._run(setting, watch, taken)]
+                return [rested, self._runs.run(setting, watch, self.meter, taken)]
 
         try:
             idle, busy = self._reconnection.retried(once, taken)
@@ -218,12 +220,12 @@ class StepBench:
         """Runs once. Records go into `taken` at once, however the run ends."""
         try:
             self._reconnection.put_back()
-            marks = self._start.reach(setting, self._warmed)
+            marks = self._start.reach(setting, partial(self._runs.warm, self.meter))
             before = self._idle(taken)
             with self._held(setting):
                 meter = self.meter.files if self.meter else ()
                 watch = (*conditions.watched(self.info), *meter, *self.workload.watch)
-                observed = self._run(setting, watch, taken)
+                observed = self._runs.run(setting, watch, self.meter, taken)
                 status = conditions.thermal_status(self.device, self.info)
             after = self._idle(taken)
         except StableDeviceError as error:
@@ -236,47 +238,11 @@ class StepBench:
         seen = _Seen(before, observed, after, counted, status)
         return seen.judged(self, setting, self._start.zone, marks, records)
 
-    def _warmed(self, zone: ThermalZone, least_c: float) -> float:
-        """Runs the workload on every core until a sensor reads `least_c`, and returns its reading then."""
-        clusters = self.info.clusters
-        every = Setting(None, (None,) * len(clusters), sum(len(c.cpus) for c in clusters))
-        command = words(self.workload.command, every.threads)
-        path, limit_s = f"{zone.path}/temp", self.protocol.warming_limit_s
-        with waiting(f"{self.device.serial} to warm up: {zone.name} to read {least_c:.1f} C"):
-            self._observer.run(
-                self._task(command, "", (path,), limit_s),
-                lambda seen: any(celsius(float(t)) >= least_c for _, t in seen.series(path)[-1:]),
-            )
-        return conditions.read_celsius(self.device, zone)
-
     def _idle(self, taken: list[str]) -> Observation | None:
-        return self._rested(self.meter.files, taken) if self.meter else None
-
-    def _rested(self, watch: tuple[str, ...], taken: list[str]) -> Observation:
-        """Records the idle device for as long as it takes to know its power."""
-        length_s = self.protocol.settle_s + self.protocol.idle_s
-        with waiting(f"{self.device.serial} to rest: its power when idle", lasting(length_s)):
-            observed = self._observer.run(self._task((), "", watch, length_s))
-        taken.append(observed.text)
-        return observed
+        return self._runs.rest(self.meter.files, self.meter, taken) if self.meter else None
 
     def _held(self, setting: Setting) -> AbstractContextManager[None]:
         return clocks_held(self.device, self._journal, self.info.clusters, setting)
-
-    def _run(self, setting: Setting, watch: tuple[str, ...], taken: list[str]) -> Observation:
-        command = words(self.workload.command, setting.threads)
-        task = self._task(command, setting.cpus_text, watch, self.protocol.limit_s)
-        least = f"{self.protocol.least_steps} steps and {self.protocol.least_s:g} s at least"
-        with waiting(f"a measurement on {self.device.serial}: {least}"):
-            observed = self._observer.run(task, self._watch.enough)
-        taken.append(observed.text)
-        return observed
-
-    def _task(
-        self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float
-    ) -> Task:
-        meter = self.meter.command if self.meter else ()
-        return Task(command, cpus, watch, self.protocol.interval_s, limit_s, meter)
 
 
 def _has_joules(run: StepRun, meter: Meter | None) -> bool:

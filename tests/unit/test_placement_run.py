@@ -13,7 +13,7 @@ from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.measurement.step_runner import OpenClDevice
 from autotune.studies.bench.bench import Measured
 from autotune.studies.joint.joint import Choice, JointBench
-from autotune.studies.joint.joint_run import JointOutcome, JointRun, KeptSchedules
+from autotune.studies.joint.joint_run import JointOutcome, JointRun
 from autotune.studies.joint.placement import Crossing
 from autotune.studies.joint.placement_run import PlacementRun
 from autotune.studies.joint.placing import GpuForm, GpuKernel, Placing
@@ -153,9 +153,8 @@ def searched(
 
     progress = Silent()
     run = JointRun(
-        study_of(request, optuna.storages.InMemoryStorage(), "x"), bench, None,
-        KeptSchedules(bench, Choice((0,) * CALLS)), record, progress, interrupted=lambda: False, blocks=blocks,
-        reference_every=0, events=events,
+        study_of(request, optuna.storages.InMemoryStorage(), "x"), bench, None, record,
+        progress, interrupted=lambda: False, blocks=blocks, reference_every=0, events=events,
     )  # fmt: skip
     outcome = run.run()
     assert outcome is not None

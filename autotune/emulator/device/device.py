@@ -133,16 +133,12 @@ class EmulatedDevice:
                 return run_command(shell, argv)
             if "driver_hang" in self._link.faults:
                 self.clock.sleep(self.time_left_s())
-                raise self._late(argv[0], timeout)
-            for kind, code, word in (
-                ("server_crash", _ABORTED, "Aborted"),
-                ("out_of_memory", _KILLED, "Killed"),
-            ):
-                if kind in self._link.faults:
-                    return Completed(tuple(argv), code, b"", f"{word}\n".encode())
+                raise self._link.late(argv[0], timeout)
+            if (killed := _killed(self._link.faults, argv)) is not None:
+                return killed
             done = program(self, argv, root)
             if self.time_left_s() <= _INSTANT_S:  # It was cut off at its limit.
-                raise self._late(argv[0], timeout)
+                raise self._link.late(argv[0], timeout)
             return done
 
     def push(self, source: Path, target: PurePosixPath, *, timeout: float) -> None:
@@ -238,7 +234,7 @@ class EmulatedDevice:
 
     def reconnect(self, *, timeout: float) -> None:
         """See `Device.reconnect`. Forwarded ports are lost, as over a real link."""
-        self._wait_for_an_answer(timeout)
+        _wait_for_an_answer(self, timeout)
         self.forwarded.clear()
         self.reversed.clear()
 
@@ -248,7 +244,7 @@ class EmulatedDevice:
             self.run(["true"], timeout=min(timeout, LATENCY_S * SLOW_FACTOR))
         self.restarted()
         self.clock.sleep(min(timeout, BOOT_S))
-        self._wait_for_an_answer(timeout)
+        _wait_for_an_answer(self, timeout)
 
     def restarted(self) -> None:
         """Resets the device as a restart does: files stay; settings, ports and running programs are lost."""
@@ -260,18 +256,6 @@ class EmulatedDevice:
     def _boot(self) -> None:
         self.boots += 1
         self.files.store(BOOT_ID, f"{uuid.UUID(int=self.boots)}\n".encode(), 0o444)
-
-    def _wait_for_an_answer(self, timeout: float) -> None:
-        deadline = self.clock.now() + timeout
-        while True:
-            try:
-                self.run(["true"], timeout=min(timeout, 1.0))
-            except TransientDeviceError:
-                if self.clock.now() >= deadline:
-                    raise
-                self.clock.sleep(0.5)
-            else:
-                return
 
     def _read(self, path: str) -> bytes:
         try:
@@ -288,7 +272,31 @@ class EmulatedDevice:
     def _executable(self, path: str) -> bool:
         return self.files.kind(path) == "file" and bool(self.files.mode(path) & 0o111)
 
-    def _late(self, program: str, timeout: float) -> TransientDeviceError:
-        return TransientDeviceError(
-            f"{self.serial}: `{program}` did not end within {timeout:g} s and was killed"
-        )
+
+def _killed(faults: frozenset[FaultKind], argv: Sequence[str]) -> Completed | None:
+    """Returns the end of a program that a fault kills; None without such a fault."""
+    for kind, code, word in (
+        ("server_crash", _ABORTED, "Aborted"),
+        ("out_of_memory", _KILLED, "Killed"),
+    ):
+        if kind in faults:
+            return Completed(tuple(argv), code, b"", f"{word}\n".encode())
+    return None
+
+
+def _wait_for_an_answer(device: EmulatedDevice, timeout: float) -> None:
+    """Waits until a device answers.
+
+    Raises:
+        TransientDeviceError: It does not answer within `timeout` seconds.
+    """
+    deadline = device.clock.now() + timeout
+    while True:
+        try:
+            device.run(["true"], timeout=min(timeout, 1.0))
+        except TransientDeviceError:
+            if device.clock.now() >= deadline:
+                raise
+            device.clock.sleep(0.5)
+        else:
+            return

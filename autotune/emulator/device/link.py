@@ -86,6 +86,12 @@ class Link:
         """Returns the error for a call without an answer."""
         return TransientDeviceError(f"{self._serial}: no answer within {timeout:g} s")
 
+    def late(self, program: str, timeout: float) -> TransientDeviceError:
+        """Returns the error for a program that ran past its call's limit."""
+        return TransientDeviceError(
+            f"{self._serial}: `{program}` did not end within {timeout:g} s and was killed"
+        )
+
     def _answered(self, faults: frozenset[FaultKind], timeout: float) -> Iterator[None]:
         if faults & {"unauthorised", "offline", "reboot"}:
             self._clock.sleep(min(LATENCY_S, timeout))

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
+from autotune.emulator.model.chip_state import ChipState, ChipStates
 from autotune.emulator.model.clock import Clock, VirtualClock
 from autotune.emulator.model.heat import Heat
 from autotune.emulator.model.policy import Policy
 from autotune.emulator.model.power_history import PowerHistory, Segment
 from autotune.emulator.model.profile import Profile
-from autotune.emulator.model.running_load import DONE_S, Estimates, Load, Work
-from autotune.emulator.model.step_model import StepEstimate, Workload
+from autotune.emulator.model.running_load import DONE_S, Load, Work
+from autotune.emulator.model.step_model import Workload
 from autotune.errors import UsageError
 
 _REAL_SLICE_S = 0.05
-
-
-@dataclass
-class _Now:
-    """The state until the next change: clocks, each load's step, the time factor of shared cores, the power."""
-
-    clocks_khz: tuple[int, ...]
-    steps: dict[int, tuple[Load, StepEstimate, int]] = field(default_factory=dict)
-    net_w: float = 0.0
 
 
 class Soc:
@@ -52,8 +43,7 @@ class Soc:
         self._net_j = 0.0
         self._history = PowerHistory()
         self._core_busy_s = dict.fromkeys(profile.cpus, 0.0)
-        self._estimates = Estimates(profile)
-        self._kept: tuple[Hashable, _Now] = (None, _Now(()))
+        self._states = ChipStates(profile, self.policies)
 
     # The present state.
 
@@ -179,7 +169,7 @@ class Soc:
         with self.lock:
             self.advance()
             load = Load(workload, tuple(cpus), threads, steps)
-            self._estimate(load, load.cpus, self._state().clocks_khz)
+            self._states.step(load, load.cpus, self._state().clocks_khz, self._online)
             self._loads.append(load)
             return load
 
@@ -240,46 +230,13 @@ class Soc:
                 seconds = min(now - self._time, self._until_event(state))
                 self._pass(state, max(seconds, min(DONE_S, now - self._time)))
 
-    def _cores(self, load: Load) -> tuple[int, ...]:
-        return tuple(c for c in load.cpus if c in self._online) or tuple(sorted(self._online))
+    def _state(self) -> ChipState:
+        return self._states.of(self._loads, self._online)
 
-    def _state(self) -> _Now:
-        """Returns the present state.
+    def _until_event(self, state: ChipState) -> float:
+        return min([self._heat.until_next_level(state.net_w), *state.left_s()])
 
-        It is cached until a policy, a load or a core changes, because every file read asks for it.
-        """
-        key = (
-            tuple(policy.state for policy in self.policies),
-            tuple(id(load) for load in self._loads),
-            tuple(self._online),
-        )
-        if key != self._kept[0]:
-            self._kept = key, self._new_state()
-        return self._kept[1]
-
-    def _new_state(self) -> _Now:
-        used = {cpu for load in self._loads for cpu in self._cores(load)}
-        state = _Now(
-            tuple(p.clock_khz(bool(used.intersection(p.cluster.cpus))) for p in self.policies)
-        )
-        for load in self._loads:
-            mine = self._cores(load)
-            rivals = sum(1 for other in self._loads if set(mine).intersection(self._cores(other)))
-            step = self._estimate(load, mine, state.clocks_khz)
-            state.steps[id(load)] = (load, step, rivals)
-            state.net_w += step.net_w / rivals
-        return state
-
-    def _estimate(self, load: Load, cpus: tuple[int, ...], clocks: tuple[int, ...]) -> StepEstimate:
-        return self._estimates.of(load, cpus, clocks, frozenset(self._online))
-
-    def _until_event(self, state: _Now) -> float:
-        ends = [
-            load.steps_left * step.time_s * rivals for load, step, rivals in state.steps.values()
-        ]
-        return min([self._heat.until_next_level(state.net_w), *ends])
-
-    def _pass(self, state: _Now, seconds: float) -> None:
+    def _pass(self, state: ChipState, seconds: float) -> None:
         for load, step, rivals in state.steps.values():
             load.advance(step, seconds, rivals)
             for cpu, share in step.busy.items():

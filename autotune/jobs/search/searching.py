@@ -52,7 +52,14 @@ from autotune.power import Meter
 from autotune.reading import reading
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import DeviceBench, Measured, setting_of
-from autotune.studies.joint import FormOnDevice, JointBench, JointOutcome, JointRun, KeptSchedules
+from autotune.studies.joint import (
+    FormOnDevice,
+    JointBench,
+    JointOutcome,
+    JointRun,
+    KeptSchedules,
+    Sequential,
+)
 from autotune.studies.plans import PlanRun, candidates
 from autotune.studies.run import (
     REFERENCE_EVERY,
@@ -362,12 +369,12 @@ class _OpenSearch:
         if prepared.request.sequential is not False:
             storage, label = study_place(prepared.request, self._folder)
             alone = replace(prepared.study, workload=f"{prepared.study.workload} sequential")
-            beside = study_of(alone, storage, f"{label}-sequential")
-        names = [cluster.name for cluster in self._bench.clusters]
-        kept = KeptSchedules(joint, partial(kept_choice, self._workload, names))
+            names = [cluster.name for cluster in self._bench.clusters]
+            kept = KeptSchedules(joint, partial(kept_choice, self._workload, names))
+            beside = Sequential(study_of(alone, storage, f"{label}-sequential"), kept)
         with reading(self.path):
             run = JointRun(
-                study, joint, beside, kept, recorder(self._folder), self._progress,
+                study, joint, beside, recorder(self._folder), self._progress,
                 interrupted=self._interrupted, blocks=self._blocks, reference_every=self._every,
                 events=self._events,
             )  # fmt: skip

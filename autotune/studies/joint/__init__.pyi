@@ -1,5 +1,5 @@
 from .joint import Choice, JointBench
-from .joint_run import ROUND, JointOutcome, JointRun, KeptSchedules
+from .joint_run import ROUND, JointOutcome, JointRun, KeptSchedules, Sequential
 from .joint_steps import DeviceSteps, FormOnDevice
 from .placement_run import PROBE
 from .placing import GpuKernel, Placing, gpu_form
@@ -17,4 +17,5 @@ __all__ = [
     "Placing",
     "PROBE",
     "ROUND",
+    "Sequential",
 ]

@@ -12,6 +12,7 @@ from autotune.devices import Cluster
 from autotune.studies.bench import Measured
 from autotune.studies.joint.placing import Placing
 from autotune.studies.joint.prediction_errors import PredictionErrors
+from autotune.studies.joint.timings import Timings
 from autotune.studies.models import Floats, KernelModel, Rows, Seen, TaskPool
 from autotune.studies.run import StudyTrial
 from autotune.studies.space import CpuConfiguration, Figures, Objective, front
@@ -20,8 +21,6 @@ _FEW = 4
 _SMALLEST = 1e-9
 _ALIKE = 0.02
 """Schedules predicted within this share of the best are tried in turns. This costs little and teaches the model."""
-_BELIEF = 0.5
-"""Weight of the model's prediction beside one timing under the same configuration."""
 _OFTEN, _SELDOM = 4, 0.1
 """The models are refitted after each of the first `_OFTEN` steps.
 
@@ -121,7 +120,7 @@ class JointBench:
         self._fitted = 0
         self._tried = np.zeros(len(self.model.table), np.int64)
         self._forms_tried = np.zeros(len(self.counts), np.int64)
-        self._seen: dict[CpuConfiguration, dict[int, list[float]]] = {}
+        self._timings = Timings()
         self._settled: dict[CpuConfiguration, Choice] | None = None
         self._again: dict[CpuConfiguration, Choice] = {}
         self.ran: dict[CpuConfiguration, Choice] = {}
@@ -174,8 +173,7 @@ class JointBench:
 
     def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[Sequence[float]]:
         """Returns measured seconds of a call of each task, one number a measurement."""
-        seen = self._seen.get(configuration, {})
-        return [tuple(seen.get(int(row), ())) for row in self.model.table.rows(choice.rows)]
+        return self._timings.of(configuration, self.model.table.rows(choice.rows))
 
     def _on_cpu(self, choice: Choice) -> Floats:
         """Returns how often the CPU runs each task."""
@@ -228,18 +226,9 @@ class JointBench:
         """
         seconds, joules = (None if x is None else x[0] for x in self.model.predict([configuration]))
         assert seconds is not None
-        if configuration not in self._seen:
+        factor = self._timings.correction(configuration, seconds, hopeful=hopeful)
+        if factor is None:
             return seconds, joules
-        seen = self._seen[configuration]
-        timed = np.asarray(list(seen), np.int64)
-        times = np.asarray([len(own) for own in seen.values()])
-        rest = np.asarray([np.log(own).mean() for own in seen.values()]) - np.log(seconds[timed])
-        # If all calls of a step ran slower than predicted, that is no evidence against its schedules.
-        middle = float(np.median(rest)) * len(rest) / (len(rest) + _FEW)
-        spread = float(np.std(rest)) if hopeful else 0.0
-        shift = np.full(len(seconds), middle - spread)
-        shift[timed] = (times * rest + _BELIEF * middle) / (times + _BELIEF)
-        factor = np.exp(shift)
         return seconds * factor, None if joules is None else joules * factor
 
     def _rates(self, seconds: Floats, joules: Floats | None) -> tuple[float, float]:
@@ -313,9 +302,7 @@ class JointBench:
         rows = self.model.table.rows(choice.rows)[ran]
         seconds = np.asarray([task_s[task] for task in ran], np.float64)
         self._tried[rows] += 1
-        seen = self._seen.setdefault(configuration, {})
-        for row, took in zip(rows.tolist(), seconds.tolist(), strict=True):
-            seen.setdefault(row, []).append(max(took, _SMALLEST))
+        self._timings.add(configuration, rows, seconds)
         watts = None
         # The power of a step that also uses a GPU says nothing about the CPU alone.
         if figures.energy_j is not None and not choice.gpu:

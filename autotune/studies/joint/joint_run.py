@@ -67,6 +67,19 @@ class KeptSchedules:
 
 
 @dataclass(frozen=True)
+class Sequential:
+    """The search that a joint search is compared with: kernels first, then cores and clocks, with the same budget.
+
+    Attributes:
+        study: Its study.
+        bench: Its bench.
+    """
+
+    study: Study
+    bench: KeptSchedules
+
+
+@dataclass(frozen=True)
 class JointOutcome:
     """The outcome of a joint search.
 
@@ -88,8 +101,7 @@ class JointRun:
     Args:
         study: The joint search's study.
         bench: Its bench.
-        sequential: The study of the sequential search, with the same budget; None leaves it out.
-        kept: The bench of the sequential search.
+        sequential: The search to compare with; None leaves it out.
         record: See `CpuConfigRun`.
         progress: See `CpuConfigRun`.
         interrupted: See `CpuConfigRun`.
@@ -102,8 +114,7 @@ class JointRun:
         self,
         study: Study,
         bench: JointBench,
-        sequential: Study | None,
-        kept: KeptSchedules,
+        sequential: Sequential | None,
         record: Record,
         progress: Progress,
         *,
@@ -112,7 +123,7 @@ class JointRun:
         reference_every: int,
         events: Sequence[Mapping[str, Any]],
     ) -> None:
-        self._study, self._bench, self._kept = study, bench, kept
+        self._study, self._bench = study, bench
         self._sequential, self._record, self._progress = sequential, record, progress
         self._interrupted, self._blocks = interrupted, blocks
         self._every, self._events = reference_every, events
@@ -140,8 +151,8 @@ class JointRun:
             "and now as many steps with the kernels that their own runs found fastest"
         )
         other = self._search(
-            self._sequential,
-            self._kept,
+            self._sequential.study,
+            self._sequential.bench,
             lambda kind, what, measured: self._record(_SEQUENTIAL + kind, what, measured),
             [
                 {**event, "event": event["event"].removeprefix(_SEQUENTIAL)}
@@ -152,10 +163,10 @@ class JointRun:
         )
         if other is None:
             return None
-        theirs = found_of(self._sequential.request, other)
+        theirs = found_of(self._sequential.study.request, other)
         if mine.best is None or theirs.best is None:
             return JointOutcome(outcome, None, placement)
-        told = self._compared(mine, theirs, other)
+        told = self._compared(mine, theirs, other, self._sequential.bench)
         return None if told is None else JointOutcome(outcome, told, placement)
 
     def _placement_run(self) -> PlacementRun | None:
@@ -237,11 +248,13 @@ class JointRun:
         request = self._study.request
         return contenders(request.objective, request.limits, self._study.trials())
 
-    def _compared(self, mine: Found, theirs: Found, other: Outcome) -> dict[str, Any] | None:
+    def _compared(
+        self, mine: Found, theirs: Found, other: Outcome, kept: KeptSchedules
+    ) -> dict[str, Any] | None:
         """Compares the two searches; returns None if interrupted."""
         assert mine.best is not None and theirs.best is not None
         rivals = (mine.trials[mine.best].configuration, theirs.trials[theirs.best].configuration)
-        pairs = self._beside(rivals)
+        pairs = self._beside(rivals, kept)
         if pairs is None:
             return None
         told: dict[str, Any] = {
@@ -255,7 +268,7 @@ class JointRun:
         return told
 
     def _beside(
-        self, rivals: tuple[CpuConfiguration, CpuConfiguration]
+        self, rivals: tuple[CpuConfiguration, CpuConfiguration], kept: KeptSchedules
     ) -> list[tuple[Figures, Figures]] | None:
         """Measures the best of both searches in interleaved blocks; returns None if interrupted."""
         known = [event for event in self._events if event["event"] == _BESIDE]
@@ -269,7 +282,7 @@ class JointRun:
             self._progress.step(done, ("joint", "sequential")[side])
 
         mine, theirs = interleaved_blocks(
-            [partial(self._bench.measure, rivals[0]), partial(self._kept.measure, rivals[1])],
+            [partial(self._bench.measure, rivals[0]), partial(kept.measure, rivals[1])],
             blocks=self._blocks,
             seed=self._study.request.seed,
             told=record,

@@ -57,6 +57,47 @@ class _Streamed:
     """Stands for the schedule of the rule `streaming`, which is made when it is proposed."""
 
 
+class _Given:
+    """Schedules that are proposed before anything else.
+
+    Args:
+        context: Makes them.
+        seen: Digests of all proposed schedules; those taken are added.
+    """
+
+    def __init__(self, context: TuningContext, seen: set[str]) -> None:
+        self._context = context
+        self._seen = seen
+        self._waiting: list[Candidate | tuple[str, Any] | _Streamed] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, some: Sequence[Candidate | tuple[str, Any]]) -> None:
+        """Adds schedules: candidates, or digest and trace of those of other runs."""
+        self._waiting += some
+
+    def begin_streamed(self) -> None:
+        """Puts the schedule of the rule `streaming` first."""
+        self._waiting.insert(0, _Streamed())
+
+    def take(self, count: int) -> list[Candidate]:
+        """Returns up to `count` that still fit and were not proposed."""
+        found: list[Candidate] = []
+        while self._waiting and len(found) < count:
+            match self._waiting.pop(0):
+                case Candidate() as given:
+                    candidate: Candidate | None = given
+                case _Streamed():
+                    candidate = self._context.streamed()
+                case (digest, trace):
+                    candidate = self._context.known(digest, trace)
+            if candidate is not None and candidate.digest not in self._seen:
+                self._seen.add(candidate.digest)
+                found.append(candidate)
+        return found
+
+
 class FormulationSearch:
     """Proposes schedules of one kernel in one formulation, and learns from their outcomes.
 
@@ -100,7 +141,7 @@ class FormulationSearch:
         )
         self._seen: set[str] = set()
         self._waiting: list[Candidate] = []
-        self._given: list[Candidate | tuple[str, Any] | _Streamed] = []
+        self._given = _Given(self._context, self._seen)
         self._ranked_by = 0
 
     @property
@@ -130,7 +171,7 @@ class FormulationSearch:
         Args:
             known: Digest and trace of each. A trace whose program has another digest is left out.
         """
-        self._given += known
+        self._given.add(known)
 
     def begin_streamed(self) -> bool:
         """Proposes the schedule of the rule `streaming` first, if MetaSchedule's rules schedule the formulation.
@@ -140,7 +181,7 @@ class FormulationSearch:
         """
         if self._rule is not None:
             return False
-        self._given.insert(0, _Streamed())
+        self._given.begin_streamed()
         return True
 
     @property
@@ -201,7 +242,7 @@ class FormulationSearch:
     def repeat(self, candidates: Sequence[Candidate]) -> None:
         """Proposes recalled schedules before anything else, so that they are measured once more."""
         self._seen.difference_update(one.digest for one in candidates)
-        self._given += candidates
+        self._given.add(candidates)
 
     def adapt(self, known: Sequence[Candidate], variants: int, count: int) -> int:
         """Derives schedules from those of similar kernels. They are proposed before anything else.
@@ -224,7 +265,7 @@ class FormulationSearch:
             return 0
         first, *others = made.values()
         ranked = [first, *self._best_first(others)]
-        self._given += ranked[:count]
+        self._given.add(ranked[:count])
         for candidate in ranked[count:]:
             self._seen.add(candidate.digest)
             self._waiting.append(candidate)
@@ -237,7 +278,7 @@ class FormulationSearch:
         model has been trained since, they then compete with fresh proposals. A search is exhausted if several
         rounds find nothing new, or if its space makes no schedule.
         """
-        if given := self._taken_of_given(count):
+        if given := self._given.take(count):
             self.state.trials += len(given)
             return given
         try:
@@ -274,24 +315,6 @@ class FormulationSearch:
         self._seen.add(candidate.digest)
         self.state.trials += 1
         return candidate
-
-    def _taken_of_given(self, count: int) -> list[Candidate]:
-        found: list[Candidate] = []
-        while self._given and len(found) < count:
-            given = self._given.pop(0)
-            match given:
-                case Candidate():
-                    candidate: Candidate | None = given
-                case _Streamed():
-                    candidate = self._context.streamed()
-                case _:
-                    candidate = self._context.known(*given)
-            if candidate is None:
-                continue
-            if candidate.digest not in self._seen:
-                self._seen.add(candidate.digest)
-                found.append(candidate)
-        return found
 
     def _best_first(self, candidates: list[Candidate]) -> list[Candidate]:
         if not self._ranker.version:

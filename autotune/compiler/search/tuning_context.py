@@ -282,10 +282,14 @@ class TuningContext:
         )
 
     def _candidate(self, schedule: Any) -> Candidate:
-        import tvm
+        return _candidate_of(self._kernel, self._formulation.name, schedule)
 
-        module = schedule.sch.mod
-        digest = digest_of(self._kernel, self._formulation.name, module)
-        return Candidate(
-            digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
-        )
+
+def _candidate_of(kernel: Kernel, formulation: str, schedule: Any) -> Candidate:
+    import tvm
+
+    module = schedule.sch.mod
+    digest = digest_of(kernel, formulation, module)
+    return Candidate(
+        digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
+    )

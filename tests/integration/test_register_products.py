@@ -7,6 +7,7 @@ from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.formulations.conv2d_data_grad import wasted
+from autotune.compiler.rules import cuts
 from autotune.compiler.rules.tile_rules import tile_of
 from autotune.workloads import Conv2d, parse_kernel
 
@@ -48,6 +49,9 @@ def _kernels() -> list[tuple[str, str]]:
             "matmul:m=16,n=24,k=8",
             "bmm:b=3,m=12,n=16,k=24",
             "bmm:b=4,m=9,n=8,k=8",
+            "bmm:b=2,m=13,n=13,k=16",
+            "bmm:b=2,m=12,n=16,k=13",
+            "matmul:m=20,n=10,k=30",
         )
         for role in ROLES
     ]
@@ -78,8 +82,11 @@ def _kernels() -> list[tuple[str, str]]:
 def _products(spec: str, role: str) -> list[str]:
     """Names of a kernel's formulations that the rule schedules; there is at least one."""
     rules = {rule.kind for rule in SPACE.rules}
-    fitting = formulations(parse_kernel(spec, role), None, rules)
-    found = [one.name for one in fitting if one.rule == "register_product"]
+    kernel = parse_kernel(spec, role)
+    fitting = formulations(kernel, None, rules)
+    found = [
+        one.name for one in fitting if one.rule == "register_product" and cuts(PARTED, kernel, one)
+    ]
     assert found
     return found
 
@@ -138,7 +145,7 @@ def test_no_vector_is_longer_than_registers_are() -> None:
         ("conv2d:n=2,c=8,h=8,w=8,k=10,r=3,s=3,stride=1,pad=1", "forward"),
         ("conv2d:n=2,c=8,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1,groups=8", "forward"),
         ("conv2d:n=2,c=8,h=8,w=8,k=8,r=3,s=3,stride=2,pad=1", "data_grad"),
-        ("matmul:m=8,n=8,k=10", "weight_grad"),
+        ("matmul:m=8,n=8,k=4", "weight_grad"),
     ],
 )
 def test_what_fills_no_vectors_or_is_no_product_has_no_such_tiles(spec: str, role: str) -> None:

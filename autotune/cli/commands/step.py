@@ -91,7 +91,8 @@ def step(
 ) -> int:
     """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
 
-    Kernels that no --run has tuned use TVM's default schedule, and are counted. With --plan, the step that a joint
+    Kernels that no --run has tuned are counted. Element-wise work and reductions among them have a schedule that
+    needs no search (rule `streaming`); the others have TVM's default schedule. With --plan, the step that a joint
     search planned is measured on its device, interleaved with the default cores and clocks.
 
     \b
@@ -162,7 +163,9 @@ def _show(result: dict[str, Any]) -> None:
     print(f"{result['model']}, {form}, {result['optimizer']}, on {result['device']['name']}")
     never, kept = len(result["never_tuned_kernels"]), len(result["kept_default_kernels"])
     if never:
-        print(f"{never} of {result['kernels']} kernels were never tuned: TVM's default schedule")
+        print(
+            f"{never} of {result['kernels']} kernels were never tuned, and have a schedule without a search"
+        )
         print(f"  tune them with: {result['tune_command']}")
     if kept:
         print(

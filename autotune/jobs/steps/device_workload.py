@@ -127,9 +127,7 @@ def brought(
         return
     with device_step(step, chosen, progress, choice) as made:
         if made.untuned:
-            progress.notice(
-                f"{made.untuned} kernels of the step have TVM's default schedule: see --run"
-            )
+            progress.notice(f"{made.untuned} kernels of the step were never tuned: see --run")
         yield DeviceWorkload(None, made, trace=trace)
 
 

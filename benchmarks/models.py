@@ -3,7 +3,7 @@
 Tunes each model with `autotune kernels` for this processor, or takes finished runs from --runs. Then compares the
 tuned step with PyTorch's on the same weights and data: the losses of 20 steps, the time of a step in interleaved
 blocks (PyTorch eager in both layouts, torch.compile), and the peak memory. With --transfer, only the last blocks of
-MobileNetV3-small and ResNet-18 train. Needs torch 2.13.0.
+MobileNetV2 and ResNet-18 train. Needs torch 2.13.0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ MODELS = {
     "steps.py": ("dcgan", "deep_q", "unet"),
     "mobile_nets.py": ("mobilenet_v3_small", "efficientnet_lite0", "shufflenet_v2"),
 }  # fmt: skip
-TRANSFER = {"resnet_18": ("layers.6.*", "layers.7.*", "last:1"), "mobilenet_v3_small": ("last:6",)}
+TRANSFER = {
+    "resnet_18": ("layers.7.*", "layers.8.*", "layers.9.*"),
+    "mobilenet_v2": ("layers.16.*", "layers.17.*", "layers.18.*", "layers.22.*"),
+}
+"""Parameters of the last two blocks and of what follows them."""
 QUICK = ("sensors", "deep_q")
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20
@@ -53,7 +57,8 @@ Turn = Callable[[], float]  # Runs some steps; returns the median seconds.
 
 def step_of(name: str, *, transfer: bool) -> TrainingStep:
     """Returns the training step of a model."""
-    (file,) = (file for file, names in MODELS.items() if name in names)
+    files = {one: file for file, names in MODELS.items() for one in names}
+    file = files.get(name, "mobile_nets.py")
     train = TRANSFER[name] if transfer else ()
     return TrainingStep(f"{EXAMPLES / file}:{name}", BATCH, train=train)
 
@@ -249,7 +254,7 @@ def measure(report: Report) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    names = [name for some in MODELS.values() for name in some]
+    names = sorted({*TRANSFER, *(name for some in MODELS.values() for name in some)})
     parser.add_argument(
         "--models",
         nargs="+",

@@ -1,4 +1,4 @@
-"""Nets for phones: MobileNetV3-small, EfficientNet-lite0, ShuffleNetV2.
+"""Nets for phones: MobileNetV2, MobileNetV3-small, EfficientNet-lite0, ShuffleNetV2.
 
 autotune kernels --model examples/mobile_nets.py:mobilenet_v3_small --batch 8 --train last:2
 """
@@ -99,13 +99,13 @@ def mobilenet_v3_small(classes: int = 10) -> nn.Module:
     )  # fmt: skip
 
 
-def efficientnet_lite0(classes: int = 10) -> nn.Module:
-    """EfficientNet-B0 without squeeze and excitation, with ReLU6 (Tan and Le, ICML 2019; the lite form)."""
+Row = tuple[int, int, int, int, int]
+"""Of some blocks: hidden channels for each input channel, outputs, how many, filter size, stride of the first."""
+
+
+def inverted_net(rows: tuple[Row, ...], head: int, classes: int) -> nn.Module:
+    """Blocks by rows, with ReLU6, between a first convolution and a classifier."""
     act = nn.ReLU6()
-    rows = (
-        (1, 16, 1, 3, 1), (6, 24, 2, 3, 2), (6, 40, 2, 5, 2), (6, 80, 3, 3, 2), (6, 112, 3, 5, 1),
-        (6, 192, 4, 5, 2), (6, 320, 1, 3, 1),
-    )  # fmt: skip
     channels, layers = 32, [conv_norm(3, 32, 3, 2, act=act)]
     for factor, outputs, count, size, stride in rows:
         for number in range(count):
@@ -113,9 +113,27 @@ def efficientnet_lite0(classes: int = 10) -> nn.Module:
             layers.append(Inverted(channels, channels * factor, outputs, size, step, act))
             channels = outputs
     return Net(
-        *layers, conv_norm(320, 1280, 1, act=act), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
-        nn.Linear(1280, classes),
+        *layers, conv_norm(channels, head, 1, act=act), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
+        nn.Linear(head, classes),
     )  # fmt: skip
+
+
+def mobilenet_v2(classes: int = 10) -> nn.Module:
+    """Seventeen blocks (Sandler et al., CVPR 2018)."""
+    rows = (
+        (1, 16, 1, 3, 1), (6, 24, 2, 3, 2), (6, 32, 3, 3, 2), (6, 64, 4, 3, 2), (6, 96, 3, 3, 1), (6, 160, 3, 3, 2),
+        (6, 320, 1, 3, 1),
+    )  # fmt: skip
+    return inverted_net(rows, 1280, classes)
+
+
+def efficientnet_lite0(classes: int = 10) -> nn.Module:
+    """EfficientNet-B0 without squeeze and excitation, with ReLU6 (Tan and Le, ICML 2019; the lite form)."""
+    rows = (
+        (1, 16, 1, 3, 1), (6, 24, 2, 3, 2), (6, 40, 2, 5, 2), (6, 80, 3, 3, 2), (6, 112, 3, 5, 1),
+        (6, 192, 4, 5, 2), (6, 320, 1, 3, 1),
+    )  # fmt: skip
+    return inverted_net(rows, 1280, classes)
 
 
 class Shuffled(nn.Module):

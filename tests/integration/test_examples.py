@@ -22,7 +22,7 @@ MORE = {
     "cifar_nets.py": (
         "densenet_40_12", "resnet_18", "resnet_50", "vgg_16", "xception", "inception_v1",
     ),
-    "mobile_nets.py": ("mobilenet_v3_small", "efficientnet_lite0", "shufflenet_v2"),
+    "mobile_nets.py": ("mobilenet_v2", "mobilenet_v3_small", "efficientnet_lite0", "shufflenet_v2"),
     "sequences.py": ("char_cnn", "lstm", "gru"),
     "steps.py": (),
 }  # fmt: skip

@@ -11,6 +11,7 @@ from autotune.workloads.aten.program import Operation
 from autotune.workloads.aten.reductions import column_sum
 from autotune.workloads.aten.registry import lowers
 from autotune.workloads.aten.shapes import in_shape
+from autotune.workloads.aten.storage import filter_order
 from autotune.workloads.aten.values import Shape, Strided, Value, contiguous, is_stored, permuted
 from autotune.workloads.channels_last import as_gemm
 from autotune.workloads.expressions import Term, apply, number
@@ -100,10 +101,10 @@ def _convolution(lowering: Lowering, operation: Operation) -> Value:
     shape = _with_rows(operation.shape)
     if arguments["transposed"]:
         conv = _conv(lowering, operation, shape, x.shape, weight.shape)
-        y = _data_grad(lowering, conv, x, weight, shape)
+        y = _images(lowering, conv, "data_grad", x, weight, shape)
     else:
         conv = _conv(lowering, operation, x.shape, shape, weight.shape)
-        y = _forward(lowering, conv, x, weight, shape)
+        y = _images(lowering, conv, "forward", x, weight, shape)
     result = in_shape(lowering, y, operation.shape)
     if arguments["bias"] is None:
         return result
@@ -123,13 +124,13 @@ def _convolution_backward(lowering: Lowering, operation: Operation) -> tuple[Val
     if arguments["transposed"]:
         conv = _conv(lowering, operation, dy.shape, x.shape, weight.shape)
         if wants_x:
-            dx = _forward(lowering, conv, dy, weight, x.shape)
+            dx = _images(lowering, conv, "forward", dy, weight, x.shape)
         if wants_weight:
             dweight = _weight_grad(lowering, conv, dy, x, weight.shape)
     else:
         conv = _conv(lowering, operation, x.shape, dy.shape, weight.shape)
         if wants_x:
-            dx = _data_grad(lowering, conv, dy, weight, x.shape)
+            dx = _images(lowering, conv, "data_grad", dy, weight, x.shape)
         if wants_weight:
             dweight = _weight_grad(lowering, conv, x, dy, weight.shape)
     if wants_bias:
@@ -171,34 +172,30 @@ def _conv(lowering: Lowering, operation: Operation, x: Shape, y: Shape, weight: 
     return as_gemm(conv) if lowering.channels_last else conv
 
 
-def _order(lowering: Lowering) -> tuple[int, ...] | None:
-    return (0, 2, 3, 1) if lowering.channels_last else None
-
-
-def _forward(lowering: Lowering, conv: Conv2d, x: Value, weight: Value, shape: Shape) -> Strided:
-    operands = (lowering.images(x), lowering.filters(weight))
-    return _called(lowering, conv, "forward", operands, shape)
-
-
-def _data_grad(lowering: Lowering, conv: Conv2d, dy: Value, weight: Value, shape: Shape) -> Strided:
-    operands = (lowering.images(dy), lowering.filters(weight))
-    return _called(lowering, conv, "data_grad", operands, shape)
-
-
-def _called(
-    lowering: Lowering, conv: Conv2d, role: Role, operands: Sequence[Strided], shape: Shape
+def _images(
+    lowering: Lowering, conv: Conv2d, role: Role, images: Value, weight: Value, shape: Shape
 ) -> Strided:
-    order = _order(lowering)
-    stored = tuple(shape[axis] for axis in order) if order else shape
-    (name,) = lowering.call(conv, role, operands, stored)
-    return whole(name, shape, order)
+    """A forward pass or data gradient: images and filters to images."""
+    operands = (lowering.images(images), lowering.filters(weight))
+    return _called(lowering, conv, role, operands, shape, lowering.image_order())
 
 
 def _weight_grad(lowering: Lowering, conv: Conv2d, x: Value, dy: Value, shape: Shape) -> Strided:
-    order = (2, 3, 1, 0) if lowering.channels_last else None
-    stored = tuple(shape[axis] for axis in order) if order else shape
+    order = filter_order(4) if lowering.channels_last else (0, 1, 2, 3)
     operands = (lowering.images(x), lowering.images(dy))
-    (name,) = lowering.call(conv, "weight_grad", operands, stored)
+    return _called(lowering, conv, "weight_grad", operands, shape, order)
+
+
+def _called(
+    lowering: Lowering,
+    conv: Conv2d,
+    role: Role,
+    operands: Sequence[Strided],
+    shape: Shape,
+    order: tuple[int, ...],
+) -> Strided:
+    """Runs a convolution's kernel, whose result is stored in an order of its axes."""
+    (name,) = lowering.call(conv, role, operands, tuple(shape[axis] for axis in order))
     return whole(name, shape, order)
 
 

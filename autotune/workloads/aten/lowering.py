@@ -126,7 +126,7 @@ class Lowering(Storage):
             and len(source.shape) == 4
             and self.channels_last
         ):
-            order = (0, 2, 3, 1)
+            order = self.image_order()
         dtype: ElementType = "float32" if source.dtype == "float32" else "int32"
         fan_in = math.prod(source.shape[1:]) or 1
         initial = Initial("uniform", 1.0 / math.sqrt(fan_in))

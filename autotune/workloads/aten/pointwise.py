@@ -163,7 +163,7 @@ def _unary(build: Body) -> Callable[[Lowering, Operation], Value]:
             operation.shape,
             dtype,
             lambda x: build(as_type(x, dtype)),
-            next(iter(operation.arguments.values())),
+            operation.first,
         )
 
     return lower
@@ -283,9 +283,7 @@ def _unusual(lowering: Lowering, operation: Operation) -> Value:
             return apply("ne", x, x)
         return apply("eq", apply("abs", x), number(math.inf))
 
-    return pointwise(
-        lowering, operation.shape, "bool", body, next(iter(operation.arguments.values()))
-    )
+    return pointwise(lowering, operation.shape, "bool", body, operation.first)
 
 
 @lowers("hardshrink_backward.default", "softshrink_backward.default")
@@ -303,9 +301,7 @@ def _not(lowering: Lowering, operation: Operation) -> Value:
     def body(x: Term) -> Term:
         return apply("not", as_type(x, "bool"))
 
-    return pointwise(
-        lowering, operation.shape, "bool", body, next(iter(operation.arguments.values()))
-    )
+    return pointwise(lowering, operation.shape, "bool", body, operation.first)
 
 
 @lowers("logical_and.default", "bitwise_and.Tensor", "logical_or.default", "bitwise_or.Tensor")
@@ -345,7 +341,7 @@ def either(condition: Term, yes: Term, no: Term) -> Term:
     "lift_fresh_copy.default",
 )
 def _same(lowering: Lowering, operation: Operation) -> Value:
-    value = lowering.value(next(iter(operation.arguments.values())))
+    value = lowering.value(operation.first)
     dtype = dtype_of(operation)
     if value.dtype == dtype:
         return value

@@ -75,6 +75,11 @@ class Operation:
         """Sizes of the first result."""
         return self.shapes[0]
 
+    @property
+    def first(self) -> Any:
+        """The first argument."""
+        return next(iter(self.arguments.values()))
+
 
 @dataclass(frozen=True)
 class Program:

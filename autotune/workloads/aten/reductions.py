@@ -24,10 +24,6 @@ def axes_of(operation: Operation, rank: int) -> list[int]:
     return sorted(axis % max(1, rank) for axis in listed) if rank else []
 
 
-def _first(lowering: Lowering, operation: Operation) -> Value:
-    return lowering.value(next(iter(operation.arguments.values())))
-
-
 def _keep(operation: Operation) -> bool:
     return bool(operation.arguments.get("keepdim", False))
 
@@ -41,7 +37,7 @@ def converted(lowering: Lowering, value: Value, dtype: Any) -> Value:
 
 @lowers("sum.dim_IntList", "sum.default")
 def _sum(lowering: Lowering, operation: Operation) -> Value:
-    value = converted(lowering, _first(lowering, operation), dtype_of(operation))
+    value = converted(lowering, lowering.value(operation.first), dtype_of(operation))
     axes = axes_of(operation, len(value.shape))
     kept = [axis for axis, n in enumerate(value.shape) if axis not in axes and n > 1]
     if isinstance(value, Strided) and value.dtype == "float32" and len(kept) == 1:
@@ -71,7 +67,7 @@ def column_sum(lowering: Lowering, value: Strided, axis: int) -> Strided | None:
 
 @lowers("mean.dim", "mean.default")
 def _mean(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axes = axes_of(operation, len(value.shape))
     return mean(lowering, value, axes, keep=_keep(operation))
 
@@ -87,7 +83,7 @@ def mean(lowering: Lowering, value: Value, axes: list[int], *, keep: bool) -> Va
 
 @lowers("amax.default", "max.default", "amin.default", "min.default")
 def _extreme(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     combiner: Any = operation.operator.split(".")[1].removeprefix("a")
     axes = axes_of(operation, len(value.shape))
     return lowering.reduce(combiner, value, axes, keep=_keep(operation))
@@ -95,7 +91,9 @@ def _extreme(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("any.default", "any.dim", "any.dims", "all.default", "all.dim", "all.dims")
 def _truth(lowering: Lowering, operation: Operation) -> Value:
-    value = converted(lowering, converted(lowering, _first(lowering, operation), "bool"), "int32")
+    value = converted(
+        lowering, converted(lowering, lowering.value(operation.first), "bool"), "int32"
+    )
     combiner: Any = "max" if ".any." in operation.operator else "min"
     axes = axes_of(operation, len(value.shape))
     found = lowering.reduce(combiner, value, axes, keep=_keep(operation))
@@ -104,7 +102,7 @@ def _truth(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("max.dim", "min.dim")
 def _extreme_with_index(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
-    value = lowering.somehow_stored(_first(lowering, operation))
+    value = lowering.somehow_stored(lowering.value(operation.first))
     axis = operation.arguments["dim"] % len(value.shape)
     combiner: Any = operation.operator.split(".")[1]
     found = lowering.reduce(combiner, value, [axis], keep=True)
@@ -116,7 +114,7 @@ def _extreme_with_index(lowering: Lowering, operation: Operation) -> tuple[Value
 
 @lowers("argmax.default", "argmin.default")
 def _arg_extreme(lowering: Lowering, operation: Operation) -> Value:
-    value = lowering.somehow_stored(_first(lowering, operation))
+    value = lowering.somehow_stored(lowering.value(operation.first))
     given = operation.arguments["dim"]
     if given is None:
         value = lowering.stored(in_shape(lowering, value, (math.prod(value.shape),)))
@@ -141,7 +139,7 @@ def _index_of(lowering: Lowering, value: Strided, extreme: Strided, axis: int) -
 
 @lowers("var.correction", "var_mean.correction")
 def _var(lowering: Lowering, operation: Operation) -> Value | tuple[Value, ...]:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axes = axes_of(operation, len(value.shape))
     given = operation.arguments["correction"]
     count = math.prod(value.shape[axis] for axis in axes) - (1 if given is None else given)
@@ -168,7 +166,7 @@ def squared_deviation(lowering: Lowering, value: Value, average: Value) -> Lazy:
 
 @lowers("_softmax.default", "_log_softmax.default")
 def _softmax(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axis = operation.arguments["dim"] % len(value.shape)
     largest = lowering.reduce("max", value, [axis], keep=True)
 
@@ -192,7 +190,7 @@ def _softmax(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("linalg_vector_norm.default")
 def _norm(lowering: Lowering, operation: Operation) -> Value:
-    value, order = _first(lowering, operation), float(operation.arguments["ord"])
+    value, order = lowering.value(operation.first), float(operation.arguments["ord"])
     axes, keep = axes_of(operation, len(value.shape)), _keep(operation)
     sizes = pointwise(lowering, value.shape, "float32", lambda x: apply("abs", x), value)
     if math.isinf(order):
@@ -218,7 +216,7 @@ def _norm(lowering: Lowering, operation: Operation) -> Value:
 def _cumsum(lowering: Lowering, operation: Operation) -> Value:
     """Each element as a sum of its own, which suits short axes."""
     dtype = dtype_of(operation)
-    value = converted(lowering, _first(lowering, operation), dtype)
+    value = converted(lowering, lowering.value(operation.first), dtype)
     rank = len(value.shape)
     axis = operation.arguments["dim"] % max(1, rank)
     own, tap = [Axis(at) for at in range(rank)], Axis(rank)

@@ -37,10 +37,6 @@ _FEW_PARTS, _MOST_PARTS = 4, 24
 """Of a join: parts that may be computed where they are read, and parts that one kernel reads."""
 
 
-def _first(lowering: Lowering, operation: Operation) -> Value:
-    return lowering.value(next(iter(operation.arguments.values())))
-
-
 def in_shape(lowering: Lowering, value: Value, shape: Shape) -> Value:
     """The same elements in another shape; stored first where they are no view of what there is."""
     found = reshaped(value, shape)
@@ -58,18 +54,18 @@ def in_shape(lowering: Lowering, value: Value, shape: Shape) -> Value:
 @lowers("view.default", "_unsafe_view.default", "reshape.default", "view_copy.default")
 @lowers("unsqueeze.default", "squeeze.dims", "squeeze.dim", "squeeze.default")
 def _view(lowering: Lowering, operation: Operation) -> Value:
-    return in_shape(lowering, _first(lowering, operation), operation.shape)
+    return in_shape(lowering, lowering.value(operation.first), operation.shape)
 
 
 @lowers("permute.default")
 def _permute(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     return permuted(value, [axis % len(value.shape) for axis in operation.arguments["dims"]])
 
 
 @lowers("transpose.int", "t.default")
 def _transpose(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axes = list(range(len(value.shape)))
     first = operation.arguments.get("dim0", 0) % max(1, len(axes))
     second = operation.arguments.get("dim1", 1) % max(1, len(axes))
@@ -79,7 +75,7 @@ def _transpose(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("expand.default")
 def _expand(lowering: Lowering, operation: Operation) -> Value:
-    return expanded(_first(lowering, operation), operation.shape)
+    return expanded(lowering.value(operation.first), operation.shape)
 
 
 def _bounds(operation: Operation, size: int) -> tuple[int, int, int]:
@@ -90,14 +86,14 @@ def _bounds(operation: Operation, size: int) -> tuple[int, int, int]:
 
 @lowers("slice.Tensor")
 def _slice(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axis = operation.arguments["dim"] % len(value.shape)
     return sliced(value, axis, *_bounds(operation, value.shape[axis]))
 
 
 @lowers("select.int")
 def _select(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axis = operation.arguments["dim"] % len(value.shape)
     index = operation.arguments["index"] % value.shape[axis]
     return in_shape(lowering, sliced(value, axis, index, index + 1, 1), operation.shape)
@@ -105,7 +101,7 @@ def _select(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("split_with_sizes.default", "split.Tensor", "unbind.int")
 def _split(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axis = operation.arguments["dim"] % len(value.shape)
     sizes = [shape[axis] if len(shape) == len(value.shape) else 1 for shape in operation.shapes]
     starts = accumulate(sizes, initial=0)
@@ -117,7 +113,7 @@ def _split(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
 
 @lowers("flip.default")
 def _flip(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     axes = {axis % len(value.shape) for axis in operation.arguments["dims"]}
 
     def at(indices: Indices) -> Term:
@@ -134,7 +130,7 @@ def _flip(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("roll.default")
 def _roll(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     shifts, axes = operation.arguments["shifts"], operation.arguments["dims"]
     if not axes:
         raise lowering.refused(operation, "rolls the flattened tensor", "give it dims")
@@ -156,7 +152,7 @@ def _roll(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("repeat.default")
 def _repeat(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     new = len(operation.shape) - len(value.shape)
 
     def at(indices: Indices) -> Term:
@@ -195,7 +191,7 @@ def padded(
 
 @lowers("constant_pad_nd.default")
 def _pad(lowering: Lowering, operation: Operation) -> Value:
-    value = _first(lowering, operation)
+    value = lowering.value(operation.first)
     margins = operation.arguments["pad"]
     before = [0] * len(value.shape)
     for number_, at in enumerate(range(0, len(margins), 2)):
@@ -296,7 +292,7 @@ def _scattered(
 
 @lowers("as_strided.default")
 def _as_strided(lowering: Lowering, operation: Operation) -> Value:
-    value = lowering.stored(_first(lowering, operation))
+    value = lowering.stored(lowering.value(operation.first))
     strides = tuple(operation.arguments["stride"])
     offset = operation.arguments["storage_offset"] or 0
     return Strided(value.tensor, value.elements, operation.shape, strides, offset, value.dtype)

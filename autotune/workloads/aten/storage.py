@@ -79,10 +79,13 @@ class Storage:
         return self._store(value, self.natural_order(value))
 
     def images(self, value: Value) -> Strided:
-        """An image or filter operand as contractions take it: [n, c, ...] in the step's layout."""
-        axes = range(len(value.shape))
-        order = (0, *axes[2:], 1) if self.channels_last else tuple(axes)
-        return self.stored(value, order)
+        """An image as contractions take it: [n, c, ...] in the step's layout."""
+        return self.stored(value, self.image_order(len(value.shape)))
+
+    def image_order(self, rank: int = 4) -> tuple[int, ...]:
+        """Returns the order in which the axes of images [n, c, ...] are stored, slowest first."""
+        axes = range(rank)
+        return (0, *axes[2:], 1) if self.channels_last else tuple(axes)
 
     def filters(self, value: Value) -> Strided:
         """Filters [k, c, r, s] as contractions take them: [r, s, c, k] with channels last."""
@@ -171,7 +174,7 @@ class Storage:
         self._step.define(name, shape, "input", initial=initial)
         order: tuple[int, ...] | None = None
         if self.channels_last and len(shape) > 2 and shape[:2] in self._images:
-            order = (0, *range(2, len(shape)), 1)
+            order = self.image_order(len(shape))
             self._step.store(name, order)
         return Strided(name, math.prod(shape), shape, contiguous(shape, order), 0, "float32")
 

@@ -41,14 +41,10 @@ def _max_pool(lowering: Lowering, operation: Operation, x: Shape) -> MaxPool2d:
     )  # fmt: skip
 
 
-def _image_order(lowering: Lowering) -> tuple[int, ...]:
-    return (0, 2, 3, 1) if lowering.channels_last else (0, 1, 2, 3)
-
-
 @lowers("max_pool2d_with_indices.default")
 def _max_pool_forward(lowering: Lowering, operation: Operation) -> tuple[Value, ...]:
     x = lowering.images(lowering.value(operation.arguments["self"]))
-    pool, order = _max_pool(lowering, operation, x.shape), _image_order(lowering)
+    pool, order = _max_pool(lowering, operation, x.shape), lowering.image_order()
     stored = tuple(operation.shape[axis] for axis in order)
     y, index = lowering.define(stored), lowering.define_int(stored)
     lowering.run_kernel(pool, "forward", (x.tensor,), (y, index))
@@ -59,7 +55,7 @@ def _max_pool_forward(lowering: Lowering, operation: Operation) -> tuple[Value, 
 
 @lowers("max_pool2d_with_indices_backward.default")
 def _max_pool_backward(lowering: Lowering, operation: Operation) -> Value:
-    arguments, order = operation.arguments, _image_order(lowering)
+    arguments, order = operation.arguments, lowering.image_order()
     dy = lowering.images(lowering.value(arguments["grad_output"]))
     index = lowering.value(arguments["indices"])
     assert isinstance(index, Strided)
@@ -71,7 +67,7 @@ def _max_pool_backward(lowering: Lowering, operation: Operation) -> Value:
 
 def _windowed(lowering: Lowering, shape: Shape, reduced: tuple[int, ...], body: Any) -> Value:
     """A sum over windows, its result stored as images are; ``body`` takes the indices and the window's."""
-    order = _image_order(lowering)
+    order = lowering.image_order()
     where = {axis: at for at, axis in enumerate(order)}
     indices = tuple(Axis(where[axis]) for axis in range(4))
     taps = tuple(Axis(4 + at) for at in range(len(reduced)))
@@ -241,7 +237,7 @@ def _scales(operation: Operation, x: Shape, y: Shape) -> list[float]:
 
 @lowers("upsample_nearest2d.vec", "upsample_nearest2d.default")
 def _nearest(lowering: Lowering, operation: Operation) -> Value:
-    x = lowering.value(next(iter(operation.arguments.values())))
+    x = lowering.value(operation.first)
     scales = _scales(operation, x.shape, operation.shape)
 
     def at(indices: Indices) -> Term:
@@ -288,7 +284,7 @@ def _nearest_backward(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
 def _bilinear(lowering: Lowering, operation: Operation) -> Value:
-    x = lowering.value(next(iter(operation.arguments.values())))
+    x = lowering.value(operation.first)
     scales = _scales(operation, x.shape, operation.shape)
     aligned = bool(operation.arguments["align_corners"])
 

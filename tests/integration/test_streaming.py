@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,3 +126,29 @@ def test_any_order_of_axes_is_right(seed: int) -> None:
     combined = draw.choice(["sum", "max"]) if reduced else "map"
     spec = f"expr:(in f {operand})({combined} {shape}{over} = (tanh (at 0 {index})))(out 0)"
     check(spec, "forward", schedule(spec))
+
+
+AT_THE_EDGE = (
+    KERNELS["joined"],
+    "expr:(in f 64 128)(in f 64 128)(map 64 256 = (select (lt a1 128) (at 0 a0 (min a1 127)) "
+    "(at 1 a0 (max (add a1 -128) 0))))(out 0)",
+    # A vector of 32 channels has those of both parts.
+    "expr:(in f 512 24)(in f 512 8)(map 512 32 = (select (lt a1 24) (at 0 a0 (min a1 23)) "
+    "(at 1 a0 (max (add a1 -24) 0))))(out 0)",
+    # Padded along rows, and along vectors.
+    "expr:(in f 32 16)(map 34 16 = (select (and (le 1 a0) (lt a0 33)) (at 0 (min (max (add a0 -1) 0) 31) a1) 0.0))"
+    "(out 0)",
+    "expr:(in f 16 32)(map 16 48 = (select (and (le 8 a1) (lt a1 40)) (at 0 a0 (min (max (add a1 -8) 0) 31)) 0.0))"
+    "(out 0)",
+    "expr:(in f 16 32)(sum 32 / 16 3 = (select (and (le 1 (add a0 a2)) (lt (add a0 a2) 33)) "
+    "(at 0 a1 (min (max (add (add a0 a2) -1) 0) 31)) 0.0))(out 0)",
+)  # fmt: skip
+
+
+def test_nothing_outside_an_operand_is_read() -> None:
+    """Vectors once read before the first element: TVM had dropped what keeps an index in its range."""
+    done = subprocess.run(
+        [sys.executable, "-m", "guarded_memory", *AT_THE_EDGE],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-800:]}"

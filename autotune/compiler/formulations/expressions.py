@@ -9,7 +9,7 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.registry import Tensors, epilogue, formulation
-from autotune.workloads.expressions import Apply, Axis, Constant, Described, Load, Stage, walk
+from autotune.workloads.expressions import Apply, Axis, Constant, Described, Load, Stage, Term, walk
 from autotune.workloads.operators import Expression
 
 _COMBINED: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -96,9 +96,31 @@ def _value(
                 index = [done[one] for one in term.at]
                 shape = kernel.source(term.source).shape
                 done[term] = tensor[tuple(reshaped_index(index, shape, _sizes(tensor)))]
+            case Apply() if _guards(term):
+                condition, yes, no = (done[one] for one in term.arguments)
+                done[term] = _branch(condition, yes, no, te.const(0, _DTYPES[term.type]))
             case Apply():
                 done[term] = _APPLIED[term.function](*[done[one] for one in term.arguments])
     return done[stage.body]
+
+
+def _guards(term: Apply) -> bool:
+    """Returns whether a selection keeps a load inside its tensor, whose index is brought into range for that.
+
+    TVM's simplifier takes such a minimum or maximum away, since the condition implies it. A `Select` then reads
+    outside the tensor, because it computes both of its values.
+    """
+    return term.function == "select" and any(
+        isinstance(load, Load) and any(map(_clamps, load.at))
+        for value in term.arguments[1:]
+        for load in walk(value)
+    )
+
+
+def _clamps(index: Term) -> bool:
+    terms = list(walk(index))
+    bounds = any(isinstance(one, Apply) and one.function in ("min", "max") for one in terms)
+    return bounds and not any(isinstance(one, Load) for one in terms)
 
 
 def reshaped_index(index: Sequence[Any], shape: Sequence[int], wanted: Sequence[int]) -> list[Any]:
@@ -143,6 +165,11 @@ def _sizes(tensor: Any) -> tuple[int, ...]:
 
 def _select(condition: Any, yes: Any, no: Any) -> Any:
     return tirx.Select(condition, yes, no)
+
+
+def _branch(condition: Any, yes: Any, no: Any, zero: Any) -> Any:
+    """A selection that computes one of its values. The second has a condition, which TVM's simplifier needs."""
+    return te.if_then_else(condition, yes, te.if_then_else(tirx.Not(condition), no, zero))
 
 
 def _quotient(a: Any, b: Any) -> Any:

@@ -288,7 +288,7 @@ class _Stages:
         return next(at for at, one in enumerate(names, start=1) if one.same_as(wanted))
 
     def _lanes(self, access: Access, along: int) -> int:
-        return _divisor(access.extents[along], self._most_lanes)
+        return _divisor(math.gcd(access.extents[along], access.cuts[along]), self._most_lanes)
 
 
 def _divisor(extent: int, most: int) -> int:

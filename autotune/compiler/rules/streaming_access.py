@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ class Access:
         written: The one along which results are contiguous.
         strides: For each tensor that is read or written: how many elements apart neighbours lie along each loop;
             None if that differs from place to place.
+        cuts: For each loop: the greatest common divisor of the places where a condition changes along it; 0 if none
+            does. Vectors of as many lanes have one value of the condition each.
     """
 
     extents: tuple[int, ...]
@@ -29,6 +31,7 @@ class Access:
     spatial: tuple[int, ...]
     written: int
     strides: tuple[tuple[int | None, ...], ...]
+    cuts: tuple[int, ...]
 
     @property
     def steps(self) -> int:
@@ -85,6 +88,7 @@ def access_of(sch: Any, block: Any) -> Access:
         spatial,
         (inner or spatial or (0,))[-1],
         (*map(strides, body.reads), *map(strides, body.writes)),
+        _cuts(body.body.value, places, origin),
     )
 
 
@@ -94,22 +98,59 @@ def is_cheap(body: Any) -> bool:
 
 
 def _called(value: Any) -> set[str]:
+    """Returns the names of the functions in an expression."""
     from tvm import ir, tirx
 
+    found = set()
+    for one in _within(value):
+        if isinstance(one, ir.Call):
+            found.add(str(one.op.name).rpartition(".")[2])
+        elif isinstance(one, tirx.Div) and not isinstance(one.b, tirx.FloatImm):
+            found.add("div")
+    return found
+
+
+def _within(value: Any) -> Iterator[Any]:
+    """Yields an expression and all its parts, without the indices of loads."""
+    from tvm import ir, tirx
+
+    yield value
+    parts: tuple[Any, ...] = ()
     if isinstance(value, ir.Call):
-        name = str(value.op.name).rpartition(".")[2]
-        return {name}.union(*map(_called, value.args))
-    if isinstance(value, tirx.Select):
-        parts: tuple[Any, ...] = (value.condition, value.true_value, value.false_value)
+        parts = tuple(value.args)
+    elif isinstance(value, tirx.Select):
+        parts = (value.condition, value.true_value, value.false_value)
     elif isinstance(value, tirx.Cast):
         parts = (value.value,)
+    elif isinstance(value, tirx.Not):
+        parts = (value.a,)
     elif hasattr(value, "a") and hasattr(value, "b"):
         parts = (value.a, value.b)
-        if isinstance(value, tirx.Div) and not isinstance(value.b, tirx.FloatImm):
-            return {"div"}.union(*map(_called, parts))
-    else:
-        parts = ()
-    return set().union(*map(_called, parts))
+    for part in parts:
+        yield from _within(part)
+
+
+def _cuts(value: Any, places: Sequence[Any], origin: Any) -> tuple[int, ...]:
+    """See `Access.cuts`."""
+    from tvm import tirx
+
+    kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+    found = [0] * len(places)
+    for one in _within(value):
+        if not isinstance(one, kinds):
+            continue
+        # The place where both sides are equal, and the one after it: one of them is where the condition changes.
+        start = _difference(origin.simplify(one.a), origin.simplify(one.b))
+        for at, place in enumerate(places):
+            there = _difference(place.simplify(one.a), place.simplify(one.b))
+            if start is None or there is None or there == start:
+                continue
+            step = abs(there - start)
+            inclusive = isinstance(one, tirx.LE | tirx.GT) == (there > start)
+            exact = isinstance(one, tirx.EQ | tirx.NE)
+            equal = abs(start) // step
+            found[at] = 1 if exact or start % step else math.gcd(found[at], equal + inclusive)
+    return tuple(found)
 
 
 def _at(variables: Sequence[Any], bound: Sequence[tuple[Any, Any]], moved: Any) -> Any:

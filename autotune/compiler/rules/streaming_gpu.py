@@ -17,6 +17,8 @@ from autotune.compiler.rules.streaming_access import Access, access_of
 from autotune.compiler.rules.tile_rules import is_result, side_items
 from autotune.compiler.target import Limits
 
+_LANES = 4
+"""Neighbouring floats of a work-item: loads of 16 bytes are the widest of most GPUs."""
 _ITEMS_A_UNIT = 256
 """Work-items that keep a compute unit busy while others wait for memory."""
 _FEWEST_ITEMS = 32
@@ -49,8 +51,13 @@ class _Stages:
         self._last: tuple[str, tuple[int, ...], Any] | None = None
         """Name of the last stage, extents of its result, and the loop of a work-item, if that has a result."""
 
-    def stage(self, name: str) -> None:
-        """Schedules a stage."""
+    def stage(self, name: str, *, whole: bool = True) -> None:
+        """Schedules a stage.
+
+        Args:
+            name: Its block.
+            whole: Whether parts of it may be reduced apart; False for such a part.
+        """
         if self._joined(name):
             return
         self._last = None
@@ -60,9 +67,9 @@ class _Stages:
         along = access.contiguous
         rows = along in access.reduced and access.extents[along] >= 2 * self._items
         results = math.prod(access.sizes) * (self._items if rows else 1)
-        if parts := self._parts(access, results):
+        if whole and (parts := self._parts(access, results)):
             part, _ = sch.split(sch.get_loops(block)[access.longest], [parts, None])
-            self.stage(str(sch.get(sch.rfactor(part, 0)).name_hint))
+            self.stage(str(sch.get(sch.rfactor(part, 0)).name_hint), whole=False)
             self._each(block, access_of(sch, block))
             self._last = None
         elif rows:
@@ -70,8 +77,8 @@ class _Stages:
         else:
             item = self._each(block, access)
             # Idle work-items would take part in a stage that joins.
-            whole = math.prod(access.sizes) % int(self.sch.get(item).extent) == 0
-            self._last = (name, access.sizes, item) if whole else None
+            fills = math.prod(access.sizes) % int(sch.get(item).extent) == 0
+            self._last = (name, access.sizes, item) if fills else None
 
     def _joined(self, name: str) -> bool:
         """Computes a stage in the work-items of the last one, if it can be; returns whether it is."""
@@ -99,12 +106,18 @@ class _Stages:
         return True
 
     def _each(self, block: Any, access: Access) -> Any:
-        """A work-item for each result; returns its loop."""
+        """A work-item for each result, or for a vector of neighbouring ones; returns its loop."""
         sch = self.sch
         loops = sch.get_loops(block)
+        reduced = [loops[at] for at in access.reduced]
         spatial = [loops[at] for at in access.spatial if at != access.written]
-        spatial.append(loops[access.written])
-        sch.reorder(*spatial, *(loops[at] for at in access.reduced))
+        last, lanes = loops[access.written], None
+        if self._vectors(access):
+            last, lanes = sch.split(last, [None, _LANES])
+        spatial.append(last)
+        sch.reorder(*spatial, *reduced, *filter(None, [lanes]))
+        if lanes is not None:
+            sch.vectorize(lanes)
         fused = sch.fuse(*spatial)
         extent = int(sch.get(fused).extent)
         divisor = extent if extent <= self._items else math.gcd(extent, self._items)
@@ -113,6 +126,16 @@ class _Stages:
         sch.bind(group, "blockIdx.x")
         sch.bind(item, "threadIdx.x")
         return item
+
+    def _vectors(self, access: Access) -> bool:
+        """Returns whether work-items take vectors: neighbours are contiguous, and vectors keep the device busy.
+
+        TVM 0.27 writes a selection by a condition of loops alone wrongly for vectors of OpenCL.
+        """
+        along = access.contiguous == access.written
+        whole = access.extents[access.written] % _LANES == 0
+        enough = math.prod(access.sizes) // _LANES >= self._busy
+        return along and whole and enough and not access.reduced and not any(access.cuts)
 
     def _group(self, block: Any, access: Access, along: int) -> None:
         """A work-group for each result."""

@@ -335,7 +335,7 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     )
     wanted = TrainingStep(model, BATCH)
     graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
-    runs, untuned = step_runs([folder]), step_runs([])
+    runs, untuned = step_runs([folder]), step_runs([]).as_untuned()
     data = Data(plain, LOSS_STEPS)
     threads = kernel_threads()
     torch.set_num_threads(threads)

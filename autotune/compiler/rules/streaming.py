@@ -64,16 +64,15 @@ def stream_stages(sch: Any, names: Sequence[str], lanes: int, threads: int) -> A
             tried = done.copy()
             try:
                 tried.stage(tried.sch.get_sblock(name), together=together)
-            except (
-                ScheduleError
-            ):  # A primitive refuses the shape. If both do, the loops stay plain.
-                continue
+            except ScheduleError:
+                continue  # A primitive refuses the shape. If both do, the loops stay plain.
             done = tried
             break
     return done.finished()
 
 
 def names_of_blocks(sch: Any) -> list[str]:
+    """Returns the names of a program's blocks, in the order in which they run."""
     return [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
 
 

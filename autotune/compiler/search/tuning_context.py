@@ -173,13 +173,15 @@ class TuningContext:
             raise ValueError("the tile does not fit the program")
         return self._measurable(schedule)
 
-    def streamed(self) -> Candidate:
-        """Returns the schedule of the space's rule `streaming`."""
-        assert self._space.streaming is not None
-        schedule = self._fresh_schedule()
-        if self._space.limits is not None:
-            return self._measurable(streamed_on_gpu(schedule, self._space.limits))
-        return self._measurable(streamed(schedule, self._space.streaming, self._threads))
+    def streamed(self) -> Candidate | None:
+        """Returns the schedule of the space's rule `streaming`; None if TVM refuses it."""
+        try:
+            made = _first_schedule(self._fresh_schedule(), self._space, self._threads)
+        except Exception as error:  # TVM raises its first error.
+            reason = str(error).strip().splitlines()[-1]
+            LOGGER.warning("%s has no first schedule: %s", self._name, reason)
+            return None
+        return self._measurable(made)
 
     def known(self, digest: str, trace: Any) -> Candidate | None:
         """Returns the candidate that another run measured; warns and returns None if it makes another program."""
@@ -283,6 +285,13 @@ class TuningContext:
 
     def _candidate(self, schedule: Any) -> Candidate:
         return _candidate_of(self._kernel, self._formulation.name, schedule)
+
+
+def _first_schedule(schedule: Any, space: Space, threads: int) -> Any:
+    assert space.streaming is not None
+    if space.limits is not None:
+        return streamed_on_gpu(schedule, space.limits)
+    return streamed(schedule, space.streaming, threads)
 
 
 def _candidate_of(kernel: Kernel, formulation: str, schedule: Any) -> Candidate:

@@ -100,13 +100,21 @@ def step_function(
     if winner is not None:
         program = winner.program(kernel, target)
     elif space is not None and _streams(kernel, space):
-        own = space.for_size(kernel.flops, kernel.bytes)
-        assert own.streaming is not None
-        program = streamed(Unscheduled(plain_module(kernel)).schedule(), own.streaming, cores()).mod
+        program = _streamed_program(kernel, space)
     else:
         program = untuned_program(kernel, target)
     function, scratch_operands = with_scratch_operands(program["main"])
     return StepFunction(function, scratch_operands, workspace(function))
+
+
+def _streamed_program(kernel: Kernel, space: Space) -> Any:
+    own = space.for_size(kernel.flops, kernel.bytes)
+    assert own.streaming is not None
+    module = plain_module(kernel)
+    try:
+        return streamed(Unscheduled(module).schedule(), own.streaming, cores()).mod
+    except Exception:  # TVM refuses it. A processor runs the plain loops.
+        return module
 
 
 def _streams(kernel: Kernel, space: Space) -> bool:

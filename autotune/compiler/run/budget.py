@@ -120,6 +120,13 @@ def next_allocation(
         for searcher in tasks[index].searchers if tasks[index].known_trials else ():
             if searcher.given:
                 return Allocation(index, searcher, min(searcher.given, remaining))
+    wanted = sum(
+        max(0, task.warmup - searcher.state.tried)
+        for task in tasks
+        for searcher in task.open_searchers()
+    )
+    # A first trial saves most. If the budget is short, every task gets one before any gets a second.
+    most = max((task.warmup for task in tasks), default=0) if remaining >= wanted else 1
     for lap in range(max((task.warmup for task in tasks), default=0)):
         for index in order:
             task = tasks[index]
@@ -128,9 +135,8 @@ def next_allocation(
                     return Allocation(index, searcher, min(searcher.given, remaining))
             for searcher in task.open_searchers():
                 if searcher.state.tried <= lap < task.warmup:
-                    return Allocation(
-                        index, searcher, min(task.warmup - searcher.state.tried, remaining)
-                    )
+                    missing = task.warmup - searcher.state.tried
+                    return Allocation(index, searcher, min(missing, most, remaining))
     open_tasks = [index for index, task in enumerate(tasks) if task.open_searchers()]
     if not open_tasks:
         return None

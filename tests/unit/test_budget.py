@@ -41,6 +41,19 @@ def test_warmup_starts_with_the_most_expensive_task_and_reaches_every_lane() -> 
     assert sorted(visited) == [0, 0, 1, 2]
 
 
+def test_a_short_budget_gives_every_kernel_one_trial_first() -> None:
+    """Without a trial a kernel stays a plain loop nest, which may take fifty times as long."""
+    tasks = [task(1, float(cost), searcher(), warmup=4) for cost in range(1, 6)]
+    budget, visited = 7, []
+    while allocation := next_allocation(tasks, budget, 8):
+        visited.append(allocation.task)
+        allocation.searcher.state.trials += allocation.trials
+        allocation.searcher.state.best_s = 0.01
+        budget -= allocation.trials
+    assert visited[:5] == [4, 3, 2, 1, 0]
+    assert all(one.trials for one in tasks)
+
+
 def test_what_others_found_comes_first_but_not_before_costlier_tasks() -> None:
     cheap, dear = task(1, 0.1, searcher(), searcher(given=3)), task(1, 1.0, searcher())
     turns = []

@@ -126,7 +126,10 @@ def next_allocation(
         for searcher in task.open_searchers()
     )
     # A first trial saves most. If the budget is short, every task gets one before any gets a second.
-    most = max((task.warmup for task in tasks), default=0) if remaining >= wanted else 1
+    # Two build at once, so a round of two takes as long as a round of one.
+    untried = sum(not one.state.tried for task in tasks for one in task.open_searchers())
+    few = 2 if remaining >= 2 * untried else 1
+    most = max((task.warmup for task in tasks), default=0) if remaining >= wanted else few
     for lap in range(max((task.warmup for task in tasks), default=0)):
         for index in order:
             task = tasks[index]

@@ -7,15 +7,14 @@ divisions leave no remainder and the index lies inside dy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
+from tvm import te
 
 from autotune.compiler.formulations.conv2d_forward import Read
 from autotune.compiler.formulations.layouts import compute, filter_reader, from_last, reader
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
-from autotune.compiler.formulations.strides import carried, divided, shifted
+from autotune.compiler.formulations.strides import Phases, divided
 from autotune.workloads.operators import Conv2d
 
 
@@ -107,18 +106,23 @@ def _transposed(conv: Conv2d, dy: Read, filters: Read) -> Tensors:
     return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
 
 
+def _with_zeros(conv: Conv2d, weight: Any) -> Read:
+    """Reads filters [k,c,r,s], and zeros after the last tap."""
+    read = filter_reader(conv, weight)
+
+    def value(o: Any, i: Any, r: Any, s: Any) -> Any:
+        zero = te.const(0.0, weight.dtype)
+        return te.if_then_else(te.all(r < conv.r, s < conv.s), read(o, i, r, s), zero)
+
+    return value
+
+
 def _whole_phases(conv: Conv2d, weight: Any, *, packed: bool) -> Read:
     """Reads filters [k,c,r,s], zero-padded to a multiple of the stride; if packed, from a copy [r,s,k,c]."""
     read = filter_reader(conv, weight)
     (sh, sw), c_per_group = conv.stride, conv.c // conv.groups
     high, wide = -(-conv.r // sh) * sh, -(-conv.s // sw) * sw
-    value = read
-    if (high, wide) != (conv.r, conv.s):
-
-        def value(o: Any, i: Any, r: Any, s: Any) -> Any:
-            zero = te.const(0.0, weight.dtype)
-            return te.if_then_else(te.all(r < conv.r, s < conv.s), read(o, i, r, s), zero)
-
+    value = read if (high, wide) == (conv.r, conv.s) else _with_zeros(conv, weight)
     if packed:
         copy = te.compute(
             (high, wide, conv.k, c_per_group),
@@ -273,62 +277,10 @@ def _overlapping(conv: Conv2d, column: Callable[..., Any], dtype: str) -> Tensor
     return [te.compute((conv.n, conv.h, conv.w, conv.c), value, name="dx")]
 
 
-@dataclass(frozen=True)
-class _Phases:
-    """One axis of an image, by the remainder of a pixel's index by the stride.
-
-    Pixel y = stride * position + remainder has the taps phase, phase + stride and so on, where phase is
-    (remainder + pad) modulo the stride. Pixels whose phase is no tap are zeros.
-
-    Attributes:
-        stride, pad: Those of the convolution.
-        count: Phases that have a tap.
-        positions: Pixels of a phase.
-        taps: Most taps of a phase. Some phases may have one less.
-    """
-
-    stride: int
-    pad: int
-    count: int
-    positions: int
-    taps: int
-
-    @classmethod
-    def of(cls, size: int, taps: int, stride: int, pad: int) -> _Phases:
-        return cls(stride, pad, min(taps, stride), -(-size // stride), -(-taps // stride))
-
-    def window(self, phase: Any) -> Any:
-        """Returns the index in dy of the first element of position 0's window; it may be negative."""
-        return self.carry(phase) - (self.taps - 1)
-
-    def carry(self, phase: Any) -> Any:
-        """Returns (remainder + pad) // stride of the pixels of a phase."""
-        remainder = shifted(phase, -self.pad, self.stride)
-        return carried(remainder, self.pad, self.stride)
-
-    def carries(self) -> list[int]:
-        """Returns the same of all phases."""
-        found = [(phase - self.pad) % self.stride for phase in range(self.count)]
-        return [(remainder + self.pad) // self.stride for remainder in found]
-
-    @property
-    def before(self) -> int:
-        """Zeros that are needed before dy."""
-        return max(0, self.taps - 1 - min(self.carries()))
-
-    def padded(self, size: int) -> int:
-        """Returns the size of dy with the zeros around it."""
-        return max(size, self.positions + max(self.carries())) + self.before
-
-    def phase(self, at: Any) -> tuple[Any, Any]:
-        """Returns the phase and the position of a pixel."""
-        return shifted(at % self.stride, self.pad, self.stride), at // self.stride
-
-
-def phases_of(conv: Conv2d) -> tuple[_Phases, _Phases]:
+def phases_of(conv: Conv2d) -> tuple[Phases, Phases]:
     """Returns the phases of a convolution's rows and columns."""
     (sh, sw), (ph, pw) = conv.stride, conv.pad
-    return _Phases.of(conv.h, conv.r, sh, ph), _Phases.of(conv.w, conv.s, sw, pw)
+    return Phases.of(conv.h, conv.r, sh, ph), Phases.of(conv.w, conv.s, sw, pw)
 
 
 def wasted(conv: Conv2d) -> float:
@@ -355,20 +307,14 @@ def phase_product(conv: Conv2d, inputs: Tensors, attrs: Attributes) -> Tensors:
         shape = (conv.n, *size, conv.k)
         dyp = te.compute(shape, lambda b, i, j, o: value(b, o, i, j), name="dy_pad")
 
-    def tap(axis: _Phases, phase: Any, t: Any) -> Any:
+    def tap(axis: Phases, phase: Any, t: Any) -> Any:
         # Taps are counted backwards in the copy: if the product did, LLVM would recompute each address.
         return phase + (axis.taps - 1 - t) * axis.stride
 
-    def packed(f: Any, g: Any, t: Any, u: Any, o: Any, i: Any) -> Any:
-        r, s = tap(rows, f, t), tap(columns, g, u)
-        inside = te.all(r < conv.r, s < conv.s)
-        zero = te.const(0.0, weight.dtype)
-        at = te.min(r, conv.r - 1), te.min(s, conv.s - 1)
-        return tirx.Select(inside, weight[at[0], at[1], i, o], zero)
-
+    filters = _with_zeros(conv, weight)
     wp = te.compute(
         (rows.count, columns.count, rows.taps, columns.taps, conv.k, conv.c),
-        packed,
+        lambda f, g, t, u, o, i: filters(o, i, tap(rows, f, t), tap(columns, g, u)),
         name="weight_phases",
     )
     rk = te.reduce_axis((0, conv.k), "rk")

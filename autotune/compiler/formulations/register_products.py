@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm import te, tirx
+from tvm import te
 
 from autotune.compiler.formulations import (
     conv2d_data_grad,
@@ -51,40 +51,25 @@ def matmul_forward(mm: Matmul, inputs: Tensors) -> Tensors:
     return matmul.forward_lanes(mm, inputs, {REGISTER_PRODUCT: ALL_COLUMNS})
 
 
-@formulation("matmul", "data_grad", RULE, rule=RULE, applies=_vectors)
-def matmul_data_grad(mm: Matmul, inputs: Tensors) -> Tensors:
-    """See `matmul.data_grad`."""
-    return matmul.data_grad(mm, inputs, _MARK)
-
-
-@formulation("matmul", "weight_grad", RULE, rule=RULE, applies=_vectors)
-def matmul_weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
-    """See `matmul.weight_grad`."""
-    return matmul.weight_grad(mm, inputs, _MARK)
-
-
-@formulation("matmul", "forward", "packed_product", rule=RULE, applies=_vectors_of_results)
-def matmul_forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
-    """See `matmul.forward_packed`."""
-    return matmul.forward_packed(mm, inputs, _MARK)
-
-
-@formulation("bmm", "forward", "packed_product", rule=RULE, applies=_vectors_of_results)
-def bmm_forward(op: Bmm, inputs: Tensors) -> Tensors:
-    """See `matmul.bmm_forward_packed`."""
-    return matmul.bmm_forward_packed(op, inputs, _MARK)
-
-
 @formulation("bmm", "data_grad", RULE, rule=RULE, applies=_vectors)
-def bmm_data_grad(op: Bmm, inputs: Tensors) -> Tensors:
-    """See `matmul.bmm_data_grad`."""
-    return matmul.bmm_data_grad(op, inputs, _MARK)
+@formulation("matmul", "data_grad", RULE, rule=RULE, applies=_vectors)
+def matmul_data_grad(op: Matmul | Bmm, inputs: Tensors) -> Tensors:
+    """See `matmul.data_grad`."""
+    return matmul.data_grad(op, inputs, _MARK)
 
 
 @formulation("bmm", "weight_grad", RULE, rule=RULE, applies=_vectors)
-def bmm_weight_grad(op: Bmm, inputs: Tensors) -> Tensors:
-    """See `matmul.bmm_weight_grad`."""
-    return matmul.bmm_weight_grad(op, inputs, _MARK)
+@formulation("matmul", "weight_grad", RULE, rule=RULE, applies=_vectors)
+def matmul_weight_grad(op: Matmul | Bmm, inputs: Tensors) -> Tensors:
+    """See `matmul.weight_grad`."""
+    return matmul.weight_grad(op, inputs, _MARK)
+
+
+@formulation("bmm", "forward", "packed_product", rule=RULE, applies=_vectors_of_results)
+@formulation("matmul", "forward", "packed_product", rule=RULE, applies=_vectors_of_results)
+def matmul_forward_packed(op: Matmul | Bmm, inputs: Tensors) -> Tensors:
+    """See `matmul.forward_packed`."""
+    return matmul.forward_packed(op, inputs, _MARK)
 
 
 def _makes_vectors(channels: str, *, strided: bool = True) -> Callable[[Conv2d], bool]:
@@ -163,77 +148,41 @@ def _product(
     step = te.reduce_axis((0, depth), "step")
 
     def padded(*at: Any) -> Any:
-        value = right(*at[:-1], te.min(at[-1], columns - 1))
-        return tirx.Select(at[-1] < columns, value, te.const(0.0, dtype))
+        return te.if_then_else(at[-1] < columns, right(*at), te.const(0.0, dtype))
 
     copy = te.compute((*outer, depth, wide), padded, name="columns")
     sums = te.compute(
         (*outer, rows, wide),
         lambda *at: te.sum(left(*at[:-1], step) * copy[(*at[:-2], step, at[-1])], axis=step),
         name="sums",
-        attrs={REGISTER_PRODUCT: APART},
+        attrs=_APART,
     )
     return [te.compute(shape, lambda *at: sums[at], name=name)]
 
 
-@formulation("matmul", "forward", _PADDED, rule=RULE, applies=_pads("n", "m"))
-def matmul_forward_padded(mm: Matmul, inputs: Tensors) -> Tensors:
-    x, weight = inputs
-    return _product(
-        (mm.m, mm.n), mm.k, lambda i, r: x[i, r], lambda r, j: weight[j, r], "y", x.dtype
-    )
-
-
-@formulation("matmul", "data_grad", _PADDED, rule=RULE, applies=_pads("k", "m"))
-def matmul_data_grad_padded(mm: Matmul, inputs: Tensors) -> Tensors:
-    dy, weight = inputs
-    return _product(
-        (mm.m, mm.k), mm.n, lambda i, r: dy[i, r], lambda r, j: weight[r, j], "dx", dy.dtype
-    )
-
-
-@formulation("matmul", "weight_grad", _PADDED, rule=RULE, applies=_pads("k", "n"))
-def matmul_weight_grad_padded(mm: Matmul, inputs: Tensors) -> Tensors:
-    x, dy = inputs
-    return _product(
-        (mm.n, mm.k), mm.m, lambda i, r: dy[r, i], lambda r, j: x[r, j], "dweight", dy.dtype
-    )
+def _plain(tensor: Any) -> _Read:
+    return lambda *at: tensor[at]
 
 
 @formulation("bmm", "forward", _PADDED, rule=RULE, applies=_pads("n", "m"))
-def bmm_forward_padded(op: Bmm, inputs: Tensors) -> Tensors:
+@formulation("matmul", "forward", _PADDED, rule=RULE, applies=_pads("n", "m"))
+def matmul_forward_padded(op: Matmul | Bmm, inputs: Tensors) -> Tensors:
     x, weight = inputs
-    return _product(
-        (op.b, op.m, op.n),
-        op.k,
-        lambda b, i, r: x[b, i, r],
-        lambda b, r, j: weight[b, j, r],
-        "y",
-        x.dtype,
-    )
+    shape = (*matmul.batch(op), op.m, op.n)
+    return _product(shape, op.k, _plain(x), matmul.turned(weight), "y", x.dtype)
 
 
 @formulation("bmm", "data_grad", _PADDED, rule=RULE, applies=_pads("k", "m"))
-def bmm_data_grad_padded(op: Bmm, inputs: Tensors) -> Tensors:
+@formulation("matmul", "data_grad", _PADDED, rule=RULE, applies=_pads("k", "m"))
+def matmul_data_grad_padded(op: Matmul | Bmm, inputs: Tensors) -> Tensors:
     dy, weight = inputs
-    return _product(
-        (op.b, op.m, op.k),
-        op.n,
-        lambda b, i, r: dy[b, i, r],
-        lambda b, r, j: weight[b, r, j],
-        "dx",
-        dy.dtype,
-    )
+    shape = (*matmul.batch(op), op.m, op.k)
+    return _product(shape, op.n, _plain(dy), _plain(weight), "dx", dy.dtype)
 
 
 @formulation("bmm", "weight_grad", _PADDED, rule=RULE, applies=_pads("k", "n"))
-def bmm_weight_grad_padded(op: Bmm, inputs: Tensors) -> Tensors:
+@formulation("matmul", "weight_grad", _PADDED, rule=RULE, applies=_pads("k", "n"))
+def matmul_weight_grad_padded(op: Matmul | Bmm, inputs: Tensors) -> Tensors:
     x, dy = inputs
-    return _product(
-        (op.b, op.n, op.k),
-        op.m,
-        lambda b, i, r: dy[b, r, i],
-        lambda b, r, j: x[b, r, j],
-        "dweight",
-        dy.dtype,
-    )
+    shape = (*matmul.batch(op), op.n, op.k)
+    return _product(shape, op.m, matmul.turned(dy), _plain(x), "dweight", dy.dtype)

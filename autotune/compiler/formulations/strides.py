@@ -89,3 +89,56 @@ class PositionGrid:
     def most_tap(self) -> int:
         """The highest tap of any phase for any element of the window."""
         return self.tap_of_first + self.stride - 1
+
+
+@dataclass(frozen=True)
+class Phases:
+    """One axis of an image, by the remainder of a pixel's index by the stride.
+
+    Pixel y = stride * position + remainder has the taps phase, phase + stride and so on, where phase is
+    (remainder + pad) modulo the stride. Pixels whose phase is no tap are zeros. Unlike in a `PositionGrid`, each
+    phase has a window of its own, so no phase has a position outside the image if the stride divides that.
+
+    Attributes:
+        stride, pad: Those of the convolution.
+        count: Phases that have a tap.
+        positions: Pixels of a phase.
+        taps: Most taps of a phase. Some phases may have one less.
+    """
+
+    stride: int
+    pad: int
+    count: int
+    positions: int
+    taps: int
+
+    @classmethod
+    def of(cls, size: int, taps: int, stride: int, pad: int) -> Phases:
+        return cls(stride, pad, min(taps, stride), -(-size // stride), -(-taps // stride))
+
+    def window(self, phase: Any) -> Any:
+        """Returns the index in dy of the first element of position 0's window; it may be negative."""
+        return self.carry(phase) - (self.taps - 1)
+
+    def carry(self, phase: Any) -> Any:
+        """Returns (remainder + pad) // stride of the pixels of a phase."""
+        remainder = shifted(phase, -self.pad, self.stride)
+        return carried(remainder, self.pad, self.stride)
+
+    def carries(self) -> list[int]:
+        """Returns the same of all phases."""
+        found = [(phase - self.pad) % self.stride for phase in range(self.count)]
+        return [(remainder + self.pad) // self.stride for remainder in found]
+
+    @property
+    def before(self) -> int:
+        """Zeros that are needed before dy."""
+        return max(0, self.taps - 1 - min(self.carries()))
+
+    def padded(self, size: int) -> int:
+        """Returns the size of dy with the zeros around it."""
+        return max(size, self.positions + max(self.carries())) + self.before
+
+    def phase(self, at: Any) -> tuple[Any, Any]:
+        """Returns the phase and the position of a pixel."""
+        return shifted(at % self.stride, self.pad, self.stride), at // self.stride

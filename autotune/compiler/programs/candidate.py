@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.programs.annotations import HALF
+from autotune.compiler.programs.plain_data import plain
 from autotune.workloads.operators import Kernel
 
 DEFAULT = "default"
@@ -49,6 +50,16 @@ class Candidate:
         import tvm
 
         return cls(digest, None, str(tvm.ir.save_json(module)), None)
+
+    @classmethod
+    def scheduled_by(cls, kernel: Kernel, formulation: str, schedule: Any) -> Candidate:
+        """Returns the candidate of a search: a formulation of a kernel, with a `MeasureCandidate`."""
+        import tvm
+
+        module = schedule.sch.mod
+        digest = digest_of(kernel, formulation, module)
+        trace = plain(schedule.sch.trace.as_json())
+        return cls(digest, schedule, str(tvm.ir.save_json(module)), trace)
 
     @property
     def half(self) -> bool:

@@ -120,17 +120,9 @@ def next_allocation(
         for searcher in tasks[index].searchers if tasks[index].known_trials else ():
             if searcher.given:
                 return Allocation(index, searcher, min(searcher.given, remaining))
-    wanted = sum(
-        max(0, task.warmup - searcher.state.tried)
-        for task in tasks
-        for searcher in task.open_searchers()
-    )
-    # A first trial saves most. If the budget is short, every task gets one before any gets a second.
-    # Two build at once, so a round of two takes as long as a round of one.
-    untried = sum(not one.state.tried for task in tasks for one in task.open_searchers())
-    few = 2 if remaining >= 2 * untried else 1
-    most = max((task.warmup for task in tasks), default=0) if remaining >= wanted else few
-    for lap in range(max((task.warmup for task in tasks), default=0)):
+    longest = max((task.warmup for task in tasks), default=0)
+    most = _warmup_round(tasks, longest, remaining)
+    for lap in range(longest):
         for index in order:
             task = tasks[index]
             for searcher in task.searchers:
@@ -147,3 +139,15 @@ def next_allocation(
     if math.isfinite(tasks[index].expected_s):  # In small rounds: the next trial may do.
         round_size = min(round_size, tasks[index].warmup)
     return Allocation(index, tasks[index].arm(), min(round_size, remaining))
+
+
+def _warmup_round(tasks: Sequence[TaskSearches], longest: int, remaining: int) -> int:
+    """Returns the most trials of a search in a round of the warm-up: all, unless the budget is short.
+
+    A first trial saves most. If the budget is short, every task gets one before any gets a second. A round of two
+    takes as long as a round of one, since two build at once.
+    """
+    waiting = [(task.warmup, one.state.tried) for task in tasks for one in task.open_searchers()]
+    if remaining >= sum(max(0, warmup - tried) for warmup, tried in waiting):
+        return longest
+    return 2 if remaining >= 2 * sum(not tried for _, tried in waiting) else 1

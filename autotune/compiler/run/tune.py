@@ -10,8 +10,7 @@ from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.programs import DEFAULT, Candidate
+from autotune.compiler.programs import DEFAULT, Candidate, plain_module
 from autotune.compiler.run.experience import Experiences
 from autotune.compiler.run.final_benchmark import Verdict
 from autotune.compiler.run.finalists import FinalRound, Traits
@@ -239,9 +238,5 @@ class KernelRun:
 
 
 def _default_candidate(task: Task) -> Candidate:
-    import tvm
-
-    direct = formulations(task.kernel, ["direct"])[0]
-    program = tvm.IRModule({"main": prim_func(task.kernel, direct)})
     digest = hashlib.sha256(f"{DEFAULT}:{task.kernel.name}".encode()).hexdigest()[:16]
-    return Candidate.of(digest, program)
+    return Candidate.of(digest, plain_module(task.kernel))

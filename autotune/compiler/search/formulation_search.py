@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autotune.compiler.formulations import Formulation, prim_func
@@ -53,10 +54,6 @@ class SearchState:
         return self.trials + self.credit
 
 
-class _Streamed:
-    """Stands for the schedule of the rule `streaming`, which is made when it is proposed."""
-
-
 class _Given:
     """Schedules that are proposed before anything else.
 
@@ -68,34 +65,37 @@ class _Given:
     def __init__(self, context: TuningContext, seen: set[str]) -> None:
         self._context = context
         self._seen = seen
-        self._waiting: list[Candidate | tuple[str, Any] | _Streamed] = []
+        self._waiting: list[Callable[[], Candidate | None]] = []
+        """Each makes a schedule when it is proposed; None if it does not fit."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, some: Sequence[Candidate | tuple[str, Any]]) -> None:
-        """Adds schedules: candidates, or digest and trace of those of other runs."""
-        self._waiting += some
+    def add(self, candidates: Iterable[Candidate]) -> None:
+        """Adds candidates."""
+        self._waiting += [partial(_itself, one) for one in candidates]
+
+    def add_known(self, known: Iterable[tuple[str, Any]]) -> None:
+        """Adds schedules of other runs: digest and trace of each."""
+        self._waiting += [partial(self._context.known, *one) for one in known]
 
     def begin_streamed(self) -> None:
         """Puts the schedule of the rule `streaming` first."""
-        self._waiting.insert(0, _Streamed())
+        self._waiting.insert(0, self._context.streamed)
 
     def take(self, count: int) -> list[Candidate]:
         """Returns up to `count` that still fit and were not proposed."""
         found: list[Candidate] = []
         while self._waiting and len(found) < count:
-            match self._waiting.pop(0):
-                case Candidate() as given:
-                    candidate: Candidate | None = given
-                case _Streamed():
-                    candidate = self._context.streamed()
-                case (digest, trace):
-                    candidate = self._context.known(digest, trace)
+            candidate = self._waiting.pop(0)()
             if candidate is not None and candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
                 found.append(candidate)
         return found
+
+
+def _itself(candidate: Candidate) -> Candidate:
+    return candidate
 
 
 class FormulationSearch:
@@ -171,7 +171,7 @@ class FormulationSearch:
         Args:
             known: Digest and trace of each. A trace whose program has another digest is left out.
         """
-        self._given.add(known)
+        self._given.add_known(known)
 
     def begin_streamed(self) -> bool:
         """Proposes the schedule of the rule `streaming` first, if MetaSchedule's rules schedule the formulation.

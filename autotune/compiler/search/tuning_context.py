@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.formulations import Formulation, prim_func
-from autotune.compiler.programs import Candidate, Unscheduled, digest_of, plain, replay_trace
+from autotune.compiler.programs import Candidate, Unscheduled, plain, replay_trace
 from autotune.compiler.rules import (
     TileRule,
     design_spaces,
@@ -284,7 +284,7 @@ class TuningContext:
         )
 
     def _candidate(self, schedule: Any) -> Candidate:
-        return _candidate_of(self._kernel, self._formulation.name, schedule)
+        return Candidate.scheduled_by(self._kernel, self._formulation.name, schedule)
 
 
 def _first_schedule(schedule: Any, space: Space, threads: int) -> Any:
@@ -292,13 +292,3 @@ def _first_schedule(schedule: Any, space: Space, threads: int) -> Any:
     if space.limits is not None:
         return streamed_on_gpu(schedule, space.limits)
     return streamed(schedule, space.streaming, threads)
-
-
-def _candidate_of(kernel: Kernel, formulation: str, schedule: Any) -> Candidate:
-    import tvm
-
-    module = schedule.sch.mod
-    digest = digest_of(kernel, formulation, module)
-    return Candidate(
-        digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
-    )

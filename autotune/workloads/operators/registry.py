@@ -19,7 +19,7 @@ from autotune.workloads.operators.loss import CrossEntropy
 from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
 from autotune.workloads.operators.optimizers import Adam, Momentum, RunningPower, Sgd
 from autotune.workloads.operators.pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
-from autotune.workloads.operators.spellings import SPELLINGS, Conv2dBySides, Sides, Spelling
+from autotune.workloads.operators.spellings import SPELLINGS, PaddedBySides, Spelling
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {
@@ -50,7 +50,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
 )
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
-_BY_SIDES = re.compile(r"(?:^|,)\s*pad\s*=\s*[0-9]{1,10}(?:x[0-9]{1,10}){3}\s*(?:,|$)")
+_BY_SIDES = re.compile(r"(?:^|,)\s*pad\s*=\s*([0-9]{1,10}(?:x[0-9]{1,10}){3})\s*(?=,|$)")
 _PAIR = re.compile(r"(-?[0-9]{1,10})(?:x(-?[0-9]{1,10}))?")
 
 
@@ -89,8 +89,10 @@ def spelled(text: str) -> Spelling | None:
         UsageError: As `operator_from_spec`.
     """
     name, body = _parts(text)
-    if name == Conv2d.name and _BY_SIDES.search(body):
-        return Conv2dBySides(**_read_fields(Conv2dBySides, body))
+    if name == Conv2d.name and (found := _BY_SIDES.search(body)):
+        top, left, bottom, right = (int(one) for one in found[1].split("x"))
+        plain = f"{body[: found.start(1)]}0{body[found.end(1) :]}"
+        return PaddedBySides(_read_fields(Conv2d, plain), (top, left, bottom, right))
     spelling = SPELLINGS.get(name)
     return None if spelling is None else spelling(**_read_fields(spelling, body))
 
@@ -119,7 +121,7 @@ def _read_fields(kind: Any, body: str) -> dict[str, Any]:
     return values
 
 
-def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pair | Sides:
+def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pair:
     if kind is bool:
         if text in ("0", "1"):
             return text == "1"
@@ -131,9 +133,6 @@ def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pa
             f"{name}: {key}={text!r} is not a whole number of at most 10 digits",
             hint=f"such as {key}=8",
         )
-    if kind == Sides:
-        top, left, bottom, right = (int(one) for one in text.split("x"))
-        return top, left, bottom, right
     match = _PAIR.fullmatch(text)
     if match is None:
         raise UsageError(

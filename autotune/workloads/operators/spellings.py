@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from autotune.errors import UsageError
 from autotune.workloads.operators.base import Pair, Role
@@ -17,6 +17,8 @@ from autotune.workloads.operators.convolution import Conv2d
 
 Sides = tuple[int, int, int, int]
 """Padding above, to the left, below and to the right."""
+_SWAPPED: Mapping[Role, Role] = MappingProxyType({"forward": "data_grad", "data_grad": "forward"})
+"""Roles of a transposed convolution as those of the convolution."""
 
 
 class Spelling(Protocol):
@@ -65,33 +67,28 @@ class Conv1d:
 
 
 @dataclass(frozen=True)
-class Conv2dBySides:
-    """``conv2d`` with a padding for each side; the pixels that only one side has belong to the image."""
+class PaddedBySides:
+    """``conv2d`` with a padding for each side; the pixels that only one side has belong to the image.
+
+    Attributes:
+        fields: The convolution's fields; its ``pad`` does not count.
+        sides: The padding.
+    """
 
     name: ClassVar[str] = "conv2d"
 
-    n: int
-    c: int
-    h: int
-    w: int
-    k: int
-    r: int
-    s: int
-    stride: Pair
-    pad: Sides
-    dilation: Pair = (1, 1)
-    groups: int = 1
-    channels_last: bool = False
+    fields: Mapping[str, Any]
+    sides: Sides
 
     def operator(self) -> Conv2d:
         """See `Spelling`."""
-        top, left, bottom, right = self.pad
+        top, left, bottom, right = self.sides
         high, wide = min(top, bottom), min(left, right)
-        rows, columns = self.h + top + bottom - 2 * high, self.w + left + right - 2 * wide
-        return Conv2d(
-            self.n, self.c, rows, columns, self.k, self.r, self.s, self.stride, (high, wide), self.dilation,
-            self.groups, self.channels_last,
-        )  # fmt: skip
+        sizes = {
+            "h": self.fields["h"] + top + bottom - 2 * high,
+            "w": self.fields["w"] + left + right - 2 * wide,
+        }
+        return Conv2d(**{**self.fields, **sizes, "pad": (high, wide)})
 
     def role(self, role: Role) -> Role:
         """See `Spelling`."""
@@ -138,41 +135,28 @@ class ConvTranspose2d:
 
     def role(self, role: Role) -> Role:
         """See `Spelling`."""
-        swapped: dict[Role, Role] = {"forward": "data_grad", "data_grad": "forward"}
-        return swapped.get(role, role)
+        return _SWAPPED.get(role, role)
 
 
 @dataclass(frozen=True)
-class ConvTranspose1d:
+class ConvTranspose1d(Conv1d):
     """``conv1d_transpose``: as ``conv2d_transpose``, along one axis."""
 
     name: ClassVar[str] = "conv1d_transpose"
 
-    n: int
-    c: int
-    l: int  # noqa: E741  # as PyTorch names it
-    k: int
-    r: int
-    stride: int
-    pad: int
     output_pad: int = 0
-    dilation: int = 1
-    groups: int = 1
-    channels_last: bool = False
 
     def operator(self) -> Conv2d:
         """See `Spelling`."""
-        return self._flat().operator()
-
-    def role(self, role: Role) -> Role:
-        """See `Spelling`."""
-        return self._flat().role(role)
-
-    def _flat(self) -> ConvTranspose2d:
-        return ConvTranspose2d(
+        flat = ConvTranspose2d(
             self.n, self.c, 1, self.l, self.k, 1, self.r, (1, self.stride), (0, self.pad), (0, self.output_pad),
             (1, self.dilation), self.groups, self.channels_last,
         )  # fmt: skip
+        return flat.operator()
+
+    def role(self, role: Role) -> Role:
+        """See `Spelling`."""
+        return _SWAPPED.get(role, role)
 
 
 SPELLINGS: Mapping[str, type[Conv1d | ConvTranspose1d | ConvTranspose2d]] = MappingProxyType(

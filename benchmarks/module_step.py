@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pytorch import torch
 
 from autotune.compiler.step.step_worker import HighWater
-from autotune.workloads import Optimizer, StepGraph, TrainingStep, generated_feeds
+from autotune.workloads import StepGraph, TrainingStep, generated_feeds
 from autotune.workloads.capture import ModuleStep
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -111,8 +111,7 @@ def in_own_shapes(graph: StepGraph, values: Arrays) -> dict[str, NDArray[Any]]:
 
 def _main(step: dict[str, Any], threads: int) -> None:
     torch.set_num_threads(threads)
-    step["optimizer"] = Optimizer.parse(step["optimizer"])
-    wanted = TrainingStep(**(step | {"train": tuple(step["train"])}))
+    wanted = TrainingStep.from_json(step)
     warm = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(),
         torch.nn.Linear(8 * 14 * 14, 4),
@@ -137,12 +136,8 @@ def _main(step: dict[str, Any], threads: int) -> None:
 
 def module_peak(wanted: TrainingStep, threads: int) -> int:
     """Returns the peak memory of a module's steps in bytes, measured in a new process."""
-    step = {
-        "model": wanted.model, "batch": wanted.batch, "optimizer": wanted.optimizer.spec(),
-        "train": list(wanted.train), "seed": wanted.seed,
-    }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, str(Path(__file__)), json.dumps(step), str(threads)],
+        [sys.executable, str(Path(__file__)), json.dumps(wanted.to_json()), str(threads)],
         check=True,
         stdout=subprocess.PIPE,
         text=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -103,6 +103,33 @@ class TrainingStep:
     seed: int = 1
     module: Any = field(default=None, compare=False, repr=False)
     train: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the step for another process; a module that is an object of this one is left out."""
+        shape = self.input_shape
+        return {
+            "model": self.model,
+            "batch": self.batch,
+            "classes": self.classes,
+            "optimizer": self.optimizer.spec(),
+            "input_shape": None if shape is None else list(shape),
+            "seed": self.seed,
+            "train": list(self.train),
+        }
+
+    @classmethod
+    def from_json(cls, step: Mapping[str, Any]) -> TrainingStep:
+        """Reads what `to_json` returns."""
+        shape = step["input_shape"]
+        return cls(
+            step["model"],
+            step["batch"],
+            step["classes"],
+            Optimizer.parse(step["optimizer"]),
+            None if shape is None else tuple(shape),
+            step["seed"],
+            train=tuple(step["train"]),
+        )
 
     @property
     def captured(self) -> bool:

@@ -189,16 +189,7 @@ class _EagerWorker:
 
     def __init__(self, wanted: TrainingStep) -> None:
         self._worker = Worker("autotune.compiler.step.torch_worker")
-        step = {
-            "model": wanted.model,
-            "batch": wanted.batch,
-            "classes": wanted.classes,
-            "optimizer": wanted.optimizer.spec(),
-            "input_shape": wanted.input_shape,
-            "seed": wanted.seed,
-            "train": list(wanted.train),
-        }
-        request = {"op": "load", "step": step, "threads": kernel_threads()}
+        request = {"op": "load", "step": wanted.to_json(), "threads": kernel_threads()}
         self._problem = ""
         try:
             self._worker.send(request, timeout=_TIMEOUT_S)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.compiler.workers import Message, serve
-from autotune.workloads import Optimizer, TrainingStep, generated_feeds
+from autotune.workloads import TrainingStep, generated_feeds
 
 
 class _Loaded:
@@ -49,11 +49,7 @@ def _handler() -> Any:
 
     def handle(request: Message) -> Message:
         if request["op"] == "load":
-            step = dict(request["step"])
-            shape = step.pop("input_shape")
-            step["optimizer"] = Optimizer.parse(step["optimizer"])
-            step["train"] = tuple(step["train"])
-            wanted = TrainingStep(**step, input_shape=tuple(shape) if shape else None)
+            wanted = TrainingStep.from_json(request["step"])
             loaded[:] = [_Loaded(wanted, request["threads"])]
             loaded[0].run(1)
             return {}

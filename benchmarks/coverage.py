@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from bars import QUICK_TRIALS, Report, positive, run
@@ -29,6 +28,7 @@ from autotune.compiler.step.tuned_runs import step_runs
 from autotune.compiler.target.host import kernel_threads
 from autotune.measurement import median, paired_speedup
 from autotune.workloads import Conv2d, Kernel, random_inputs
+from autotune.workloads.layout import channels_first
 from autotune.workloads.operators import Role
 
 LEAST_RATIO, LEAST_SHARE = 0.8, 1 / 3
@@ -46,13 +46,6 @@ def kind_of(operator: Contraction, role: Role) -> str:
     return f"{'grouped' if operator.groups > 1 else 'dense'} conv2d {role}"
 
 
-def natural(operator: Contraction) -> Contraction:
-    """Returns the operator in PyTorch's own order of axes."""
-    if not isinstance(operator, Conv2d):
-        return operator
-    return replace(operator, channels_last=False)
-
-
 def measure_one(
     report: Report, family: str, operator: Contraction, role: Role, logs: Path
 ) -> tuple[float, float]:
@@ -64,7 +57,7 @@ def measure_one(
         subprocess.run(tuning(kernel, "cpu", trials, folder), stdout=subprocess.DEVNULL, check=True)
     found = finished_run(folder, trials)
     assert found is not None
-    runs, own = step_runs([found]), Kernel(natural(operator), role)
+    runs, own = step_runs([found]), Kernel(channels_first(operator), role)
     given = [torch.as_tensor(one) for one in random_inputs(own, SEED)]
     winners = {name: [one] for name, one in runs.winners.items()}
     with (

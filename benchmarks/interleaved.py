@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -28,7 +29,14 @@ os.environ.setdefault("TVM_NUM_THREADS", str(kernel_threads()))
 
 
 def interleaved_blocks(
-    turns: Mapping[str, Turn], blocks: int, seed: int, *, turn_s: float = _TURN_S, by: int = 1
+    turns: Mapping[str, Turn],
+    blocks: int,
+    seed: int,
+    *,
+    turn_s: float = _TURN_S,
+    by: int = 1,
+    most: float = math.inf,
+    settle_s: float = _SETTLE_S,
 ) -> dict[str, list[float]]:
     """Times sides in interleaved blocks of random order.
 
@@ -38,13 +46,15 @@ def interleaved_blocks(
         seed: Seed of the order.
         turn_s: Minimum seconds of a sample.
         by: Launches that a side makes at once. The warm-up before a sample has as many launches.
+        most: Most launches of a sample.
+        settle_s: Seconds between sides, in which the threads of the last one stop waiting for work.
 
     Returns:
         Seconds of one launch, by side and block.
     """
 
     def seconds(turn: Turn, times: int) -> float:
-        sleep(_SETTLE_S)  # Threads of the previous side still wait for work.
+        sleep(settle_s)
         turn(by)
         began = perf_counter()
         told = turn(times)
@@ -53,7 +63,7 @@ def interleaved_blocks(
     times = {}
     for side, turn in turns.items():
         once = min(seconds(turn, by) for _ in range(2))
-        times[side] = by * max(1, round(turn_s / once / by))
+        times[side] = by * max(1, round(min(turn_s / once, most) / by))
     order = np.random.default_rng(seed)
     samples: dict[str, list[float]] = {side: [] for side in turns}
     for _ in range(blocks):

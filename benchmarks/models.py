@@ -12,7 +12,6 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from bars import QUICK_TRIALS, Report, mean_ratio, positive, run
+from interleaved import Turn, interleaved_blocks
 from module_step import ModuleSide, given_masks, in_own_shapes, module_peak
 from pytorch import torch
 
@@ -48,11 +48,10 @@ QUICK = ("sensors", "deep_q")
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20
 BLOCKS = 12
-_TURN_S = 0.2
+_TURN_S, _MOST_STEPS = 0.2, 20
 _SETTLE_S = 0.1
 _ROUNDING = 1e-6
 """Distance to float64, relative to the loss, that any float32 program may have."""
-Turn = Callable[[], float]  # Runs some steps; returns the median seconds.
 
 
 def step_of(name: str, *, transfer: bool) -> TrainingStep:
@@ -118,27 +117,9 @@ def check_losses(
     )
 
 
-def interleaved(sides: dict[str, Turn], blocks: int) -> dict[str, list[float]]:
-    """Returns the seconds of a step of each side, in blocks of random order."""
-    order = np.random.default_rng(SEED)
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(blocks):
-        for name in order.permutation(list(sides)):
-            time.sleep(_SETTLE_S)  # Threads of the previous side still wait for work.
-            seconds[str(name)].append(sides[str(name)]())
-    return seconds
-
-
 def turn_of(step: Callable[[int], Sequence[float]]) -> Turn:
-    """Returns a turn of as many steps as take a fifth of a second, warmed up. `step` runs so many."""
-    for _ in range(2):
-        once = median(step(1))
-    count = max(1, min(20, int(_TURN_S / once)))
-
-    def turn() -> float:
-        return float(median(step(count + 1)[1:]))  # The first finds cold caches.
-
-    return turn
+    """Returns a turn that counts the median of its steps. `step` runs so many, and returns their seconds."""
+    return lambda count: count * float(median(step(count)))
 
 
 def module_turn(side: ModuleSide, feeds: Any) -> Turn:
@@ -168,7 +149,14 @@ def measure_model(
         }
         if not report.options.no_compile:
             sides["torch.compile"] = module_turn(ModuleSide(wanted, compiled=True), plain)
-        seconds = interleaved(sides, 2 if report.quick else BLOCKS)
+        seconds = interleaved_blocks(
+            sides,
+            2 if report.quick else BLOCKS,
+            SEED,
+            turn_s=_TURN_S,
+            most=_MOST_STEPS,
+            settle_s=_SETTLE_S,
+        )
         ran = session.run([next(own) for _ in range(4)])
         predicted = session.predicted_bytes
     peak = ran.high_water_bytes or ran.peak_bytes

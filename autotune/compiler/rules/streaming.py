@@ -93,20 +93,20 @@ def inlined(sch: Any, names: Sequence[str]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """A loop of a scheduled stage, in which a later stage can be computed.
 
     Attributes:
         loop: The loop.
-        depth: Number of loops up to it.
         stage: Name of the stage.
         sizes: Extents of the loops of the stage's result.
+        depth: Number of loops up to it.
     """
 
     loop: Any
-    depth: int
     stage: str
     sizes: tuple[int, ...]
+    depth: int = 0
 
     def fits(self, sch: Any, block: Any, access: Access) -> bool:
         """Returns whether a stage can be computed in it: it has the same loops, and reads the last stage."""
@@ -122,7 +122,7 @@ class _Stages:
         self.sch = sch
         self._most_lanes = lanes
         self._threads = threads
-        self._row: _Row | None = None
+        self._row: Row | None = None
         self._reductions: list[tuple[Any, Any, bool]] = []
         """Blocks of reductions, the outermost loop of each, and whether they are in vectors."""
 
@@ -169,9 +169,8 @@ class _Stages:
             self._exchanged(block, access, along)
         else:
             row = self._vectors(block, access, along, self._threads)
-            self._row = _Row(
-                row, self._depth(row, block), str(self.sch.get(block).name_hint), access.sizes
-            )
+            name = str(self.sch.get(block).name_hint)
+            self._row = Row(row, name, access.sizes, self._depth(row, block))
 
     def _along_of(self, block: Any, access: Access) -> int:
         """Returns the loop that becomes vectors: the contiguous one, unless it is short and the work expensive."""

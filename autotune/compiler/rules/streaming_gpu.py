@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from autotune.compiler.rules.streaming import inlined, names_of_blocks
+from autotune.compiler.rules.streaming import Row, inlined, names_of_blocks
 from autotune.compiler.rules.streaming_access import Access, access_of
 from autotune.compiler.rules.tile_rules import is_result, side_items
 from autotune.compiler.target import Limits
@@ -48,8 +48,8 @@ class _Stages:
         self.sch = sch
         self._items = side_items(limits)
         self._busy = limits.compute_units * _ITEMS_A_UNIT
-        self._last: tuple[str, tuple[int, ...], Any] | None = None
-        """Name of the last stage, extents of its result, and the loop of a work-item, if that has a result."""
+        self._last: Row | None = None
+        """The loop of a work-item of the last stage, if that has a result."""
 
     def stage(self, name: str, *, whole: bool = True) -> None:
         """Schedules a stage.
@@ -78,7 +78,7 @@ class _Stages:
             item = self._each(block, access)
             # Idle work-items would take part in a stage that joins.
             fills = math.prod(access.sizes) % int(sch.get(item).extent) == 0
-            self._last = (name, access.sizes, item) if fills else None
+            self._last = Row(item, name, access.sizes) if fills else None
 
     def _joined(self, name: str) -> bool:
         """Computes a stage in the work-items of the last one, if it can be; returns whether it is."""
@@ -86,23 +86,20 @@ class _Stages:
 
         block = self.sch.get_sblock(name)
         access = access_of(self.sch, block)
-        if self._last is None or access.reduced:
-            return False
-        before, sizes, item = self._last
-        producers = [str(self.sch.get(one).name_hint) for one in self.sch.get_producers(block)]
-        if sizes != access.sizes or before not in producers:
+        last = self._last
+        if last is None or access.reduced or not last.fits(self.sch, block, access):
             return False
         tried = self.sch.copy()
         try:
-            tried.reverse_compute_at(block, item, preserve_unit_loops=True)
-            if not is_result(tried, producer := tried.get_sblock(before)):
+            tried.reverse_compute_at(block, last.loop, preserve_unit_loops=True)
+            if not is_result(tried, producer := tried.get_sblock(last.stage)):
                 if len(tried.get_consumers(producer)) > 1:
                     return False
                 tried.set_scope(producer, 0, "local")
         except ScheduleError:
             return False
         self.sch = tried
-        self._last = name, sizes, item
+        self._last = Row(last.loop, name, last.sizes)
         return True
 
     def _each(self, block: Any, access: Access) -> Any:

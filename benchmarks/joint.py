@@ -2,8 +2,9 @@
 
 On emulated phones: MobileNetV2 at batch 8. One run has tuned its kernels for all cores on the model (`autotune
 kernels --model mobilenet_v2 --batch 8 --emulate PROFILE --trials 800`; its pools are in
-`logs/samples/mobilenet-v2-b8-pools/`). The sequential search takes that run's winners, and searches cores and
-clocks. The joint search takes its pools, and measures as many whole steps. The model of how schedules, clusters and
+`logs/samples/mobilenet-v2-b8-pools/`). The sequential search takes, for each configuration, the schedules of these
+pools that are fastest on all cores of its clusters, and searches cores and clocks. The joint search takes the pools
+themselves, and measures as many whole steps. The model of how schedules, clusters and
 clocks interact is described in docs/emulator.md; it was frozen before the search was written.
 
 On this host: LeNet's kernels are tuned on all cores. `autotune joint` then measures real steps with one core and

@@ -139,7 +139,7 @@ def tune_kernels(
             function that returns one; or an operator, such as `"matmul:m=64,n=256,k=128"`.
         target: The target; `cpu` by default.
         batch: Samples of a step; 4 by default.
-        trials: Candidates to measure, over all kernels; 256 by default.
+        trials: Candidates to measure, over all kernels. By default 256, or 4 for each kernel if that is more.
         role: Roles of an operator, separated by commas; all of them by default.
         optimizer: As `--optimizer` takes it, such as `"adam:learning_rate=0.001"`.
         input_shape: Shape of a sample, for a PyTorch module that does not define it.

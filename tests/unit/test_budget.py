@@ -32,13 +32,14 @@ def test_warmup_starts_with_the_most_expensive_task_and_reaches_every_lane() -> 
         task(1, 0.5, searcher()),
     ]
     visited = []
-    while (allocation := next_allocation(tasks, 100, 8)) and allocation.searcher.state.trials < 2:
-        assert allocation.trials == 2
+    for _ in range(40):
+        allocation = next_allocation(tasks, 100, 8)
+        assert allocation is not None
         visited.append(allocation.task)
         allocation.searcher.state.trials += allocation.trials
         allocation.searcher.state.best_s = 0.1
-    assert visited[0] == 1
-    assert sorted(visited) == [0, 0, 1, 2]
+    assert visited[:3] == [1, 0, 2]
+    assert all(one.state.trials >= 2 for each in tasks for one in each.searchers)
 
 
 def test_a_short_budget_gives_every_kernel_one_trial_first() -> None:
@@ -54,14 +55,37 @@ def test_a_short_budget_gives_every_kernel_one_trial_first() -> None:
     assert all(one.trials for one in tasks)
 
 
+def test_a_short_budget_goes_on_with_the_costliest_kernels() -> None:
+    """Warm-ups of a hundred kernels that take a thousandth of the step each would leave nothing to the others."""
+    small = [task(1, 0.1, searcher(), searcher(), warmup=4) for _ in range(100)]
+    tasks, budget = [task(10, 4.0, searcher(), searcher(), warmup=4), *small], 200
+    while allocation := next_allocation(tasks, budget, 8):
+        allocation.searcher.state.trials += allocation.trials
+        allocation.searcher.state.best_s = 0.001 if allocation.task else 0.1
+        budget -= allocation.trials
+    assert all(one.trials for one in tasks)
+    assert tasks[0].trials > 80
+
+
+def test_a_round_ends_where_another_task_promises_more() -> None:
+    tasks = [task(1, 1.0, searcher(10, 0.6)), task(1, 1.0, searcher(10, 0.5))]
+    allocation = next_allocation(tasks, 100, 16)
+    assert allocation is not None
+    assert (allocation.task, allocation.trials) == (0, 2)
+    tasks[1].searchers[0].state.best_s = 0.1
+    allocation = next_allocation(tasks, 100, 16)
+    assert allocation is not None
+    assert (allocation.task, allocation.trials) == (0, 16)
+
+
 def test_what_others_found_comes_first_but_not_before_costlier_tasks() -> None:
-    cheap, dear = task(1, 0.1, searcher(), searcher(given=3)), task(1, 1.0, searcher())
+    cheap, dear = task(1, 0.3, searcher(), searcher(given=3)), task(1, 1.0, searcher())
     turns = []
     while len(turns) < 4 and (allocation := next_allocation([cheap, dear], 100, 8)):
         turns.append((allocation.task, allocation.trials))
         allocation.searcher.state.trials += allocation.trials
         allocation.searcher.given = 0
-    assert turns[:3] == [(1, 2), (0, 3), (0, 2)]
+    assert turns[:2] == [(1, 2), (0, 3)]
 
 
 def test_what_is_known_of_the_very_kernel_comes_before_the_warmup_of_costlier_tasks() -> None:
@@ -102,7 +126,7 @@ def test_what_a_slower_formulation_gained_once_does_not_hold_the_budget() -> Non
         allocation.searcher.state.trials += allocation.trials
         allocation.searcher.state.recent_gain_s = 0.0
         given[allocation.task] += allocation.trials
-    assert given[1] >= 64
+    assert given[1] > 0.4 * sum(given)
 
 
 def test_the_faster_formulation_gets_more_and_the_slower_is_not_forgotten() -> None:

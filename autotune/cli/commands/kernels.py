@@ -68,7 +68,10 @@ def kernels(
     recompute: Recompute = None,
     layout: Layout = None,
     trials: Annotated[
-        int | None, typer.Option(help="Candidates to measure, over all kernels. [default: 256]")
+        int | None,
+        typer.Option(
+            help="Candidates to measure, over all kernels. [default: 256, or 4 a kernel if that is more]"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
     space: Annotated[

@@ -1,8 +1,8 @@
 """Shares the trial budget: trials go where most time of the training step can be saved.
 
-After a warm-up, each round goes to the task with the largest expected saving per trial, counted over all calls, as
-in Ansor's gradient-based task scheduler (Zheng et al., OSDI 2020, section 6). Within a task, formulations compete
-by the best time that each may still reach.
+Each round goes to the task with the largest expected saving per trial, counted over all calls, as in Ansor's
+gradient-based task scheduler (Zheng et al., OSDI 2020, section 6). Within a task, each formulation has a warm-up.
+Then formulations compete by the best time that each may still reach.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from autotune.compiler.search import FormulationSearch
 
 _OPTIMISM = 0.2
+# Share of its time that a kernel's first trial is expected to save: the untuned default is a plain loop nest.
+_FIRST = 0.9
+# A kernel's first round is at most this part of an equal share of the trials left.
+_FIRST_ROUND = 0.25
+# Fewer trials in a round take as long, since two build at once.
+_LEAST_ROUND = 2
 # A kernel falls short of what records let expect if its time is larger by this factor.
 _SHORT = 1.2
 # A kernel without any valid time comes first, but only until it has had this multiple of its warm-up.
@@ -61,16 +67,28 @@ class TaskSearches:
     def open_searchers(self) -> list[FormulationSearch]:
         return [searcher for searcher in self.searchers if not searcher.state.exhausted]
 
+    @property
+    def tried(self) -> int:
+        """Number of trials, including those that records or a first schedule replace; at least 1."""
+        return max(1, self.trials + self.known_trials + self.first_worth)
+
+    @property
+    def new(self) -> bool:
+        """Whether the kernel has no schedule but its untuned default."""
+        return not self.trials and not self.known_trials
+
     def promise(self) -> float:
         """Returns the seconds per step that the next trial is expected to save."""
         best = self.best_s
         if not math.isfinite(best):
             return math.inf if self.trials < _HOPE * self.warmup * len(self.searchers) else 0.0
+        if self.new:
+            return self.count * _FIRST * best
         # Of the search that would get the trial. A gain of a formulation that is not the fastest does not help the
         # step.
         state = self.arm().state
         recent = state.recent_gain_s if state.best_s <= best else 0.0
-        known = _OPTIMISM * best / max(1, self.trials + self.known_trials + self.first_worth)
+        known = _OPTIMISM * best / self.tried
         return self.count * max(recent / 2, known, self.shortfall() / max(1, self.trials))
 
     def shortfall(self) -> float:
@@ -79,7 +97,16 @@ class TaskSearches:
         return max(0.0, best - self.expected_s) if best > _SHORT * self.expected_s else 0.0
 
     def arm(self) -> FormulationSearch:
-        """Returns the open search to try next: the one whose best would be fastest with all the task's trials."""
+        """Returns the open search to try next.
+
+        That is one with schedules of others, then the one furthest from the end of its warm-up, then the one whose
+        best would be fastest with all the task's trials.
+        """
+        searchers = self.open_searchers()
+        given = [one for one in searchers if one.given]
+        waiting = [one for one in searchers if one.state.tried < self.warmup]
+        if given or waiting:
+            return given[0] if given else min(waiting, key=lambda one: one.state.tried)
 
         def prospect(searcher: FormulationSearch) -> float:
             state = searcher.state
@@ -89,7 +116,7 @@ class TaskSearches:
                 return float(self.best_s * state.expected * state.tried**_PROGRESS)
             return math.inf if state.trials else 0.0
 
-        return min(self.open_searchers(), key=prospect)
+        return min(searchers, key=prospect)
 
 
 @dataclass(frozen=True)
@@ -109,45 +136,38 @@ def next_allocation(
     Args:
         tasks: All tasks of the run.
         remaining: Trials left.
-        round_size: Trials of a round after the warm-up.
+        round_size: Most trials of a round.
     """
     if remaining <= 0:
         return None
-    # The most expensive tasks first, so that a small budget is not spent on tasks that take no time.
-    order = sorted(range(len(tasks)), key=lambda i: -tasks[i].weight)
-    # Known schedules of this kernel save more per trial than any warm-up.
-    for index in order:
+    # Known schedules of this kernel save more per trial than any other.
+    for index in sorted(range(len(tasks)), key=lambda i: -tasks[i].weight):
         for searcher in tasks[index].searchers if tasks[index].known_trials else ():
             if searcher.given:
                 return Allocation(index, searcher, min(searcher.given, remaining))
-    longest = max((task.warmup for task in tasks), default=0)
-    most = _warmup_round(tasks, longest, remaining)
-    for lap in range(longest):
-        for index in order:
-            task = tasks[index]
-            for searcher in task.searchers:
-                if searcher.given:  # Known schedules come before new ones.
-                    return Allocation(index, searcher, min(searcher.given, remaining))
-            for searcher in task.open_searchers():
-                if searcher.state.tried <= lap < task.warmup:
-                    missing = task.warmup - searcher.state.tried
-                    return Allocation(index, searcher, min(missing, most, remaining))
-    open_tasks = [index for index, task in enumerate(tasks) if task.open_searchers()]
-    if not open_tasks:
+    promises = {index: one.promise() for index, one in enumerate(tasks) if one.open_searchers()}
+    if not promises:
         return None
-    index = max(open_tasks, key=lambda i: tasks[i].promise())
-    if math.isfinite(tasks[index].expected_s):  # In small rounds: the next trial may do.
-        round_size = min(round_size, tasks[index].warmup)
-    return Allocation(index, tasks[index].arm(), min(round_size, remaining))
+    # Of tasks that promise as much, the more expensive one.
+    index = max(promises, key=lambda i: (promises[i], tasks[i].weight))
+    next_best = max((promises[i] for i in promises if i != index), default=0.0)
+    task, searcher = tasks[index], tasks[index].arm()
+    if searcher.given:
+        return Allocation(index, searcher, min(searcher.given, remaining))
+    missing = task.warmup - searcher.state.tried
+    if task.new:
+        size = min(task.warmup, max(1, int(_FIRST_ROUND * remaining / len(tasks))))
+    elif math.isfinite(task.expected_s):  # In small rounds: the next trial may do.
+        size = min(round_size, task.warmup)
+    else:
+        size = min(round_size, _until(task.tried, promises[index], next_best))
+    if missing > 0:
+        size = min(size, missing)
+    return Allocation(index, searcher, min(size, remaining))
 
 
-def _warmup_round(tasks: Sequence[TaskSearches], longest: int, remaining: int) -> int:
-    """Returns the most trials of a search in a round of the warm-up: all, unless the budget is short.
-
-    A first trial saves most. If the budget is short, every task gets one before any gets a second. A round of two
-    takes as long as a round of one, since two build at once.
-    """
-    waiting = [(task.warmup, one.state.tried) for task in tasks for one in task.open_searchers()]
-    if remaining >= sum(max(0, warmup - tried) for warmup, tried in waiting):
-        return longest
-    return 2 if remaining >= 2 * sum(not tried for _, tried in waiting) else 1
+def _until(tried: int, promise: float, next_best: float) -> int:
+    """Returns the trials after which a task promises no more than the next best: a promise falls as 1 / trials."""
+    if not promise < math.inf or next_best <= 0:
+        return 1 << 30
+    return max(_LEAST_ROUND, round(tried * (promise / next_best - 1)))

@@ -2,6 +2,8 @@
 
 DEFAULT_BATCH = 4
 KERNEL_TRIALS = 256
+TRIALS_PER_KERNEL = 4
+"""Of a step with many kernels, which would get too few otherwise."""
 SEARCH_TRIALS, JOINT_TRIALS = 40, 150
 BLOCKS = 5
 SEED = 1

@@ -19,7 +19,7 @@ from autotune.compiler.target import (
 )
 from autotune.errors import UsageError
 from autotune.jobs.device import chosen_cores, fleet_of, target_on
-from autotune.jobs.requests.defaults import KERNEL_TRIALS, SEED
+from autotune.jobs.requests.defaults import KERNEL_TRIALS, SEED, TRIALS_PER_KERNEL
 from autotune.jobs.requests.step import StepRequest
 from autotune.jobs.requests.trusted import allow, outside
 from autotune.workloads import (
@@ -44,7 +44,7 @@ class KernelsRequest:
         role: Roles of `op`, separated by commas; None for all of them.
         target: Name of a target; `cpu` by default.
         target_json: File with a TVM target, instead of `target`.
-        trials: Candidates to measure, over all kernels; 256 by default.
+        trials: Candidates to measure, over all kernels. By default 256, or 4 for each kernel if that is more.
         seed: Seed of the search; 1 by default.
         space: File with a search space, instead of the target's own.
         precision: `fp16` also tries kernels that keep operands of products in half precision.
@@ -84,7 +84,7 @@ class KernelsRequest:
             )
         if self.step is not None and self.role is not None:
             raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
-        trials = positive("--trials", KERNEL_TRIALS if self.trials is None else self.trials)
+        trials = None if self.trials is None else positive("--trials", self.trials)
         seed = positive("--seed", SEED if self.seed is None else self.seed)
         target = self.target_spec()
         cores, fleet = chosen_cores(
@@ -111,7 +111,7 @@ class KernelsRequest:
             workload=workload,
             batch=wanted.batch if wanted else None,
             tasks=found,
-            trials=trials,
+            trials=trials or max(KERNEL_TRIALS, TRIALS_PER_KERNEL * len(found)),
             seed=seed,
             fleet=fleet,
             cores=cores,

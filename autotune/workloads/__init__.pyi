@@ -3,7 +3,15 @@ from .autodiff import Value
 from .builder import StepBuilder
 from .capture import Captured, Step, capture, capture_module
 from .crossing import GPU_ALIGNMENT, Order, Traffic, counterparts, reordered, traffic
-from .data import Samples, batches, generated_samples, load_samples
+from .data import (
+    DataSpec,
+    Samples,
+    batch_orders,
+    batches,
+    generated_samples,
+    load_arrays,
+    load_samples,
+)
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
 from .initial import generated_feeds, given_values, initial_values
 from .memory import ALIGNMENT, MemoryPlan, live_bytes, plan_memory, replaced_in_place
@@ -126,4 +134,7 @@ __all__ = [
     "traffic",
     "TrainingStep",
     "Value",
+    "DataSpec",
+    "batch_orders",
+    "load_arrays",
 ]

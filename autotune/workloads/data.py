@@ -7,7 +7,7 @@ import logging
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -37,10 +37,10 @@ _LARGEST_VALUE = 1e30
 _PIECE = 2**20  # Number of bytes that are read at once.
 _WAVES = 4  # Number of cosines along each axis of a generated pattern.
 
-MOST_AXES = 3
-"""Most axes of a sample; images have this number."""
+IMAGE_AXES = 3
+"""Axes of an image: channels, height and width."""
 Shape = tuple[int, ...]
-"""Shape of a sample: channels, height and width. A shape with fewer axes is an image with leading sizes of 1."""
+"""Shape of a sample. One with fewer axes than an image is an image with leading sizes of 1."""
 Array = NDArray[Any]
 
 
@@ -142,6 +142,89 @@ def load_samples(
     return Samples(standardised.reshape(-1, *input_shape), labels.astype(np.int32))
 
 
+@dataclass(frozen=True)
+class DataSpec:
+    """What a step takes for each sample.
+
+    Attributes:
+        shape: Sizes of one sample's part; empty for a number.
+        classes: For integers: they lie in 0 .. classes - 1. None for floats.
+        label: Whether the loss takes it, and not the model.
+    """
+
+    shape: Shape
+    classes: int | None
+    label: bool
+
+
+def load_arrays(
+    path: Path, wanted: Mapping[str, DataSpec], *, limit: int | None = None
+) -> dict[str, Array]:
+    """Reads the data of a step with any inputs and labels from an ``.npz`` of plain arrays.
+
+    Each array has the name of what the step takes. The only input may also be called ``images``, ``inputs``, ``x``
+    or ``x_train``; the only label ``labels``, ``targets``, ``y`` or ``y_train``. Values are used as they are.
+
+    Args:
+        path: The file.
+        wanted: What the step takes, by name.
+        limit: Keep at most this many samples, evenly spread over the file; None keeps all.
+
+    Returns:
+        Arrays by the names of ``wanted``, float32 or int32, [n, *shape].
+
+    Raises:
+        UsageError: The file is missing, damaged or no ``.npz``; an array is missing, or has another shape, type or
+            number of samples; a value is not finite or out of range.
+    """
+    if not path.name.lower().endswith(".npz") or not path.is_file():
+        raise UsageError(
+            f"{path}: is no .npz file",
+            hint="such a step takes an .npz with the arrays " + ", ".join(wanted),
+        )
+    names: dict[str, Sequence[str]] = {}
+    for what, spec in wanted.items():
+        alone = sum(other.label == spec.label for other in wanted.values()) == 1
+        names[what] = (what, *_ARRAYS["labels" if spec.label else "images"]) if alone else (what,)
+    found = {
+        what: _checked(f"{path}: {what}", array, wanted[what])
+        for what, array in _npz_arrays(path, names).items()
+    }
+    counts = {len(array) for array in found.values()}
+    if len(counts) > 1 or counts == {0}:
+        raise UsageError(
+            f"{path}: arrays have {', '.join(map(str, sorted(counts)))} samples",
+            hint="give as many of each, and at least one",
+        )
+    (count,) = counts
+    if limit is not None and limit < count:
+        chosen = np.arange(limit) * count // limit
+        found = {what: array[chosen] for what, array in found.items()}
+    return found
+
+
+def _checked(what: str, array: Array, spec: DataSpec) -> Array:
+    """An array of samples in the shape and type that a step takes."""
+    if array.ndim < 1 or [size for size in array.shape[1:] if size > 1] != [
+        size for size in spec.shape if size > 1
+    ]:
+        raise UsageError(
+            f"{what} is of shape {array.shape}", hint=f"give (n, {', '.join(map(str, spec.shape))})"
+        )
+    if array.dtype.kind not in ("biu" if spec.classes is not None else "biuf"):
+        wanted = "floats" if spec.classes is None else "whole numbers"
+        raise UsageError(f"{what} is {array.dtype}", hint=f"give {wanted}")
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    if spec.classes is not None and not 0 <= low <= high < spec.classes:
+        raise UsageError(
+            f"{what} reaches from {low:g} to {high:g}",
+            hint=f"give whole numbers from 0 to {spec.classes - 1}",
+        )
+    _check_finite(what, low, high)
+    dtype = np.float32 if spec.classes is None else np.int32
+    return array.reshape(-1, *spec.shape).astype(dtype)
+
+
 def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -> Samples:
     """Makes a data set that can be learned: a smooth random pattern for each class, plus noise.
 
@@ -199,24 +282,36 @@ def batches(
     Raises:
         UsageError: ``batch`` is below 1 or above the number of samples, or ``seed`` is negative.
     """
+    chosen = batch_orders(samples.count, batch, seed)
+    return ((samples.images[some], samples.labels[some]) for some in chosen)
+
+
+def batch_orders(count: int, batch: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """Yields the numbers of the samples of each batch without end, as ``batches`` takes them.
+
+    Args:
+        count: Number of samples.
+        batch: Number of samples in a batch, at least 1.
+        seed: Seed of the shuffle, not negative.
+
+    Raises:
+        UsageError: As ``batches``.
+    """
     if batch < 1:
         raise UsageError(f"batch={batch} is too small", hint="batch starts at 1")
-    if samples.count < batch:
+    if count < batch:
         raise UsageError(
-            f"{samples.count} samples do not fill a batch of {batch}",
-            hint=f"use a batch of at most {samples.count}, or more samples",
+            f"{count} samples do not fill a batch of {batch}",
+            hint=f"use a batch of at most {count}, or more samples",
         )
-    return _epochs(samples, batch, _generator(seed))
+    return _epochs(count, batch, _generator(seed))
 
 
-def _epochs(
-    samples: Samples, batch: int, generator: np.random.Generator
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+def _epochs(count: int, batch: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     while True:
-        order = generator.permutation(samples.count)
-        for start in range(0, samples.count - batch + 1, batch):
-            chosen = order[start : start + batch]
-            yield samples.images[chosen], samples.labels[chosen]
+        order = generator.permutation(count)
+        for start in range(0, count - batch + 1, batch):
+            yield order[start : start + batch]
 
 
 def _generator(seed: int) -> np.random.Generator:
@@ -232,7 +327,7 @@ def _cosines(length: int) -> NDArray[np.float64]:
 
 
 def _of_image(input_shape: Shape) -> Shape:
-    return (1,) * (MOST_AXES - len(input_shape)) + tuple(input_shape)
+    return (1,) * (IMAGE_AXES - len(input_shape)) + tuple(input_shape)
 
 
 def _check_request(input_shape: Shape, classes: int) -> None:
@@ -384,7 +479,8 @@ def _read_cifar(paths: tuple[Path, ...]) -> tuple[Array, Array]:
     return np.concatenate(images), np.concatenate(labels)
 
 
-def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
+def _npz_arrays(path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Array]:
+    """Returns plain arrays of an .npz, each by the first of its names that is there."""
     arrays: dict[str, Array] = {}
     try:
         with open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
@@ -394,8 +490,8 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
                     f"{path}: unpacks to {unpacked} bytes, more than {LARGEST_BYTES}",
                     hint="give fewer samples",
                 )
-            for what, names in _ARRAYS.items():
-                if name := next((name for name in names if name in file), None):
+            for what, some in names.items():
+                if name := next((name for name in some if name in file), None):
                     arrays[what] = file[name]
     except (OSError, UsageError):
         raise
@@ -404,12 +500,21 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
         raise UsageError(
             f"{path}: is no .npz of plain arrays: {reason}", hint="write it with numpy.savez"
         ) from error
-    if missing := [what for what in _ARRAYS if what not in arrays]:
+    if missing := [what for what in names if what not in arrays]:
+        plain = all(what.isidentifier() for what in names)
+        listed = ", ".join(f"{what}=..." if plain else f'"{what}": ...' for what in names)
+        listed = listed if plain else f"**{{{listed}}}"
+        others = {" or ".join(some[1:]) for some in names.values() if some[1:]}
         raise UsageError(
             f"{path}: has no array {' and no array '.join(missing)}",
-            hint="write it with numpy.savez(path, images=..., labels=...); inputs and targets, x and y, or x_train "
-            "and y_train will do",
+            hint=f"write it with numpy.savez(path, {listed})"
+            + "".join(f"; {some} will do" for some in sorted(others)),
         )
+    return arrays
+
+
+def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
+    arrays = _npz_arrays(path, _ARRAYS)
     images, labels = arrays["images"], arrays["labels"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise UsageError(
@@ -482,13 +587,16 @@ def _scale(path: Path, images: Array) -> tuple[np.float32, np.float32]:
     if images.dtype == np.uint8:
         return np.float32(1 / 255), half
     low, high = float(images.min()), float(images.max())
-    if not (
-        abs(low) <= _LARGEST_VALUE and abs(high) <= _LARGEST_VALUE
-    ):  # also where a NaN is among them
-        raise UsageError(
-            f"{path}: values reach from {low:g} to {high:g}",
-            hint=f"give finite ones of at most {_LARGEST_VALUE:g}",
-        )
+    _check_finite(f"{path}: values", low, high)
     if images.dtype.kind != "f" or low < 0.0 or high > 255.0:
         return np.float32(1), np.float32(0)  # Not pixels, or already scaled.
     return np.float32(1.0 if high <= 1.0 else 1 / 255), half
+
+
+def _check_finite(what: str, low: float, high: float) -> None:
+    """Refuses values of which the least and the largest are given; both are NaN if any value is."""
+    if not (abs(low) <= _LARGEST_VALUE and abs(high) <= _LARGEST_VALUE):
+        raise UsageError(
+            f"{what} reach from {low:g} to {high:g}",
+            hint=f"give finite ones of at most {_LARGEST_VALUE:g}",
+        )

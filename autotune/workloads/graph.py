@@ -192,13 +192,14 @@ class StepGraph:
 
     @property
     def classifies(self) -> bool:
-        """Whether a step takes one tensor of floats and one class for each sample."""
+        """Whether a step takes one image, sequence or vector of floats and one class for each sample."""
         inputs = [tensor for tensor in self.data if tensor.kind == "input"]
         labels = [tensor for tensor in self.data if tensor.kind == "label"]
         return not self.described or (
             len(inputs) == len(labels) == 1
             and (inputs[0].dtype, labels[0].dtype) == ("float32", "int32")
             and len(labels[0].shape) == 1
+            and 2 <= len(inputs[0].shape) <= 4
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune import Step
 from autotune.errors import UsageError
 from autotune.workloads import (
     Optimizer,
@@ -453,3 +454,31 @@ def test_forms_and_first_values_of_a_users_model(tmp_path: Path) -> None:
     assert not np.array_equal(first, other)
     with pytest.raises(UsageError):
         next(TrainingStep(wanted.model, 1).forms("channels_first"))
+
+
+def test_integers_are_drawn_from_all_places_that_they_index() -> None:
+    """The examples are zeros, which say nothing of the vocabulary or of the classes."""
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.fc = nn.Embedding(50, 8), nn.Linear(8, 30)
+
+        def forward(self, words: Any) -> Any:
+            return self.fc(self.rows(words)).transpose(1, 2)
+
+    words = torch.zeros(2, 7, dtype=torch.int64)
+    graph = capture_module(Step(Words(), words, words, nn.functional.cross_entropy), 2).graph
+    assert {t.name: t.initial.value for t in graph.data if t.initial} == {"input": 50, "labels": 30}
+
+
+@pytest.mark.parametrize(
+    "normed", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm]
+)
+def test_buffers_that_a_step_writes_and_never_reads(normed: Any) -> None:
+    module = nn.Sequential(normed(nn.Conv2d(3, 4, 3)), nn.Flatten(), nn.Linear(64, 5))
+    graph = capture_module(module, 2, input_shape=(3, 6, 6)).graph
+    written = {
+        name for name in graph.updates if name.startswith("0.") and name[-2:] in ("_u", "_v")
+    }
+    assert len(written) == 2

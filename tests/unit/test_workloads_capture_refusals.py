@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from autotune import Step
 from autotune.errors import UsageError
 from autotune.workloads import capture, capture_module
 
@@ -81,6 +82,34 @@ class Pair(nn.Module):
         return self.fc(x.flatten(1)), x
 
 
+class Whole(Pair):
+    """A function of a linear layer and its input."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.fc, x.flatten(1))
+
+
+def no_grad(module: Any, x: Any) -> Any:
+    with torch.no_grad():
+        return module(x)
+
+
+def step_of(classes: int, loss: Any) -> Step:
+    labels = torch.zeros(2, dtype=torch.int64)
+    return Step(nn.Linear(12, classes), torch.zeros(2, 12), labels, loss)
+
+
+def quantized() -> Any:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+
+
 class Named(Pair):
     def forward(self, x: Any) -> Any:
         return {"logits": self.fc(x.flatten(1))}
@@ -119,6 +148,19 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("two inputs", TwoInputs, ("fails on an input of shape (2, 3, 6, 6)",)),
     ("other shape", lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 2)),
      ("fails on an input of shape (2, 3, 6, 6)", "--input-shape")),
+    ("no gradient", lambda: Whole(lambda fc, x: no_grad(fc, x)),
+     ("no parameter that trains: fc runs under torch.no_grad()", ".detach()")),
+    ("detached", lambda: Whole(lambda fc, x: fc(x).detach()),
+     ("no parameter that trains", ".detach()")),
+    ("constant loss", lambda: Whole(lambda fc, x: 0 * fc(x)),
+     ("the gradient of every parameter is 0", "nothing would be learnt")),
+    ("one class in a step", lambda: step_of(1, nn.functional.cross_entropy),
+     ("the gradient of every parameter is 0", "binary_cross_entropy_with_logits")),
+    ("one class, smoothed", lambda: step_of(1, nn.CrossEntropyLoss(label_smoothing=0.1)),
+     ("the gradient of every parameter is 0",)),
+    ("quantized", quantized, ("which is no tensor", "before it is quantized")),
+    ("other device", forward(lambda m, x: x.cuda()), ("forward fails", "leave .cuda() and .to(device) out")),
+    ("numpy", forward(lambda m, x: torch.from_numpy(x.numpy())), ("not with numpy",)),
     ("nothing to train", nn.Flatten, ("no parameter that trains",)),
     ("not a module", lambda: 3, ("net: this is not a torch.nn.Module",)),
 ]  # fmt: skip
@@ -131,7 +173,9 @@ def test_refusals_are_one_clear_line(
     make: Callable[[], Any], parts: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        capture_module(make(), 2, input_shape=SHAPE, name="net")
+        given = make()
+        shape = None if isinstance(given, Step) else SHAPE
+        capture_module(given, 2, input_shape=shape, name="net")
     text = str(caught.value)
     for part in parts:
         assert part in text
@@ -145,9 +189,9 @@ def test_refusals_are_one_clear_line(
     ("shape", "part"),
     [
         (None, "--input-shape 3x32x32"),
-        ((3, 6, 6, 6), "(3, 6, 6, 6) is not one to 3 sizes"),
-        ((3, 0, 6), "is not one to 3 sizes"),
-        ("3x6x6", "is not one to 3 sizes"),
+        ((1,) * 8, "(1, 1, 1, 1, 1, 1, 1, 1) is not one to 7 sizes"),
+        ((3, 0, 6), "is not one to 7 sizes"),
+        ("3x6x6", "is not one to 7 sizes"),
     ],
 )
 def test_input_shapes_that_are_missing_or_malformed(shape: Any, part: str) -> None:

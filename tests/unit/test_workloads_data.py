@@ -16,7 +16,15 @@ import pytest
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads import Samples, batches, data, generated_samples, load_samples
+from autotune.workloads import (
+    DataSpec,
+    Samples,
+    batches,
+    data,
+    generated_samples,
+    load_arrays,
+    load_samples,
+)
 
 Array = NDArray[Any]
 Ending = Callable[[bytes], bytes]
@@ -350,6 +358,54 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(
     monkeypatch.setattr(data, "LARGEST_BYTES", 100_000)
     assert path.stat().st_size < 10_000
     assert "unpacks to 12" in refusal(path)
+
+
+TOKENS = {"input": DataSpec((7,), 50, False), "labels": DataSpec((7,), 50, True)}
+
+
+def test_arrays_of_any_step_are_taken_as_they_are(tmp_path: Path) -> None:
+    path, random = tmp_path / "a.npz", np.random.default_rng(1)
+    volume, price = random.normal(size=(5, 2, 3, 4, 5)), random.normal(size=5)
+    np.savez(path, **{"input.0": volume, "input.1": price, "y": np.arange(5)})
+    wanted = {
+        "input.0": DataSpec((2, 3, 4, 5), None, False),
+        "input.1": DataSpec((), None, False),
+        "labels": DataSpec((), 5, True),
+    }
+    found = load_arrays(path, wanted)
+    np.testing.assert_array_equal(found["input.0"], volume.astype(np.float32))
+    np.testing.assert_array_equal(found["input.1"], price.astype(np.float32))
+    np.testing.assert_array_equal(found["labels"], np.arange(5, dtype=np.int32))
+    assert load_arrays(path, wanted, limit=2)["labels"].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "part"),
+    [
+        ({"x": np.full((4, 7), 50), "y": np.zeros((4, 7), int)}, "input reaches from 50 to 50"),
+        ({"x": np.zeros((4, 7), int), "y": np.full((4, 7), -1)}, "labels reaches from -1 to -1"),
+        ({"x": np.zeros((4, 7)), "y": np.zeros((4, 7), int)}, "input is float64"),
+        ({"x": np.zeros((4, 8), int), "y": np.zeros((4, 7), int)}, "input is of shape (4, 8)"),
+        ({"x": np.zeros((4, 7), int), "y": np.zeros((5, 7), int)}, "arrays have 4, 5 samples"),
+        ({"x": np.zeros((0, 7), int), "y": np.zeros((0, 7), int)}, "arrays have 0 samples"),
+        ({"x": np.zeros((4, 7), int)}, "has no array labels"),
+    ],
+)
+def test_arrays_that_do_not_fit_a_step_are_refused(
+    tmp_path: Path, arrays: dict[str, Array], part: str
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(UsageError) as caught:
+        load_arrays(tmp_path / "a.npz", TOKENS)
+    assert part in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_arrays_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.full((4, 2), np.nan))
+    with pytest.raises(UsageError, match="finite") as caught:
+        load_arrays(tmp_path / "a.npz", {"input": DataSpec((2,), None, False)})
+    assert "nan" in caught.value.message
 
 
 def test_other_paths(tmp_path: Path) -> None:

@@ -15,12 +15,16 @@ from autotune.jobs.requests.trusted import allow, check_allowed, model_code
 from autotune.measurement import MemoryKind
 from autotune.records import place_of
 from autotune.workloads import (
+    DataSpec,
     Optimizer,
     StepForm,
+    Tensor,
     TrainingStep,
+    batch_orders,
     batches,
     generated_feeds,
     given_values,
+    load_arrays,
     load_samples,
 )
 from autotune.workloads.models import DEFAULT_CLASSES
@@ -230,18 +234,42 @@ def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[
     """Yields the inputs of each step, without end.
 
     Raises:
-        UsageError: There are data, but the step is no classifier.
+        UsageError: The data cannot be read, or do not fit the step.
     """
     if data is None:
         yield from generated_feeds(graph, seed)
         return
     if not graph.classifies:
-        raise UsageError(
-            f"--data is for steps with one input and a class for each sample, and {graph.name} is another",
-            hint="leave it out",
-        )
+        yield from _array_feeds(graph, data, seed)
+        return
     shape = graph.sample_shape
     limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
     samples = load_samples(data, shape, graph.classes, limit=limit)
     for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
         yield given_values(graph, images, labels, seed, number)
+
+
+def _array_feeds(graph: StepGraph, data: Path, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Feeds of a step that is no classifier, from an .npz with an array for each of its inputs and labels."""
+    wanted = {tensor.name: _data_spec(graph, tensor) for tensor in graph.data}
+    sample_bytes = sum(4 * math.prod(spec.shape) for spec in wanted.values())
+    arrays = load_arrays(data, wanted, limit=max(graph.batch, _SAMPLES_BYTES // sample_bytes))
+    count = len(next(iter(arrays.values())))
+    own = generated_feeds(graph, seed)  # Random numbers such as dropout masks.
+    for chosen, drawn in zip(batch_orders(count, graph.batch, seed), own, strict=False):
+        yield drawn | {
+            tensor.name: tensor.stored(arrays[tensor.name][chosen]) for tensor in graph.data
+        }
+
+
+def _data_spec(graph: StepGraph, tensor: Tensor) -> DataSpec:
+    shape = tensor.layout.shape if tensor.layout else tensor.shape
+    if not shape or shape[0] != graph.batch:
+        raise UsageError(
+            f"--data: {tensor.name} of {graph.name} has no value for each sample",
+            hint="leave --data out; random numbers are taken then",
+        )
+    classes = None
+    if tensor.dtype == "int32":
+        classes = int(tensor.initial.value) if tensor.initial else 2
+    return DataSpec(shape[1:], classes, tensor.kind == "label")

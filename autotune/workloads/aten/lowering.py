@@ -48,7 +48,7 @@ class Lowering(Storage):
         name: The model's name.
         batch: Samples in a step.
         program: The traced step.
-        classes: Number of classes of each label that is one, by its name.
+        classes: How many values an integer input or label takes, by its name.
         channels_last: Whether images and filters are stored with their channels last.
     """
 

@@ -56,7 +56,12 @@ def trace_step(name: str, step: WantedStep, lowered: Collection[str]) -> Program
                 hint="return the mean or the sum of the losses",
             )
         trained = [own[path] for path, wanted in asked.items() if wanted]
-        if not trained or not value.requires_grad:
+        if not trained:
+            raise UsageError(
+                f"{name}: the loss depends on no parameter that trains",
+                hint="let some parameters require a gradient",
+            )
+        if not value.requires_grad:
             raise _NothingTrainsError
         found = iter(torch.autograd.grad(value, trained, allow_unused=True))
         gradients = [next(found) if wanted else None for wanted in asked.values()]
@@ -64,14 +69,15 @@ def trace_step(name: str, step: WantedStep, lowered: Collection[str]) -> Program
 
     decompositions = _decompositions(torch, lowered)
     try:
-        with quiet(), _noted_modules(torch, module):
+        with quiet(), _noted_modules(torch, module) as untracked:
             graph = _traced(
                 torch, whole, flat, [asked.get(path, False) for path in names], decompositions
             )
     except _NothingTrainsError:
+        where = f": {untracked[0]} runs under torch.no_grad()" if untracked else ""
         raise UsageError(
-            f"{name}: the loss depends on no parameter that trains",
-            hint="let some parameters require a gradient",
+            f"{name}: the loss depends on no parameter that trains{where}",
+            hint="take torch.no_grad(), torch.inference_mode() and .detach() out of what leads to the loss",
         ) from None
     except UsageError:
         raise
@@ -82,7 +88,7 @@ def trace_step(name: str, step: WantedStep, lowered: Collection[str]) -> Program
 
 
 class _NothingTrainsError(Exception):
-    """No parameter gets a gradient."""
+    """The loss has no gradient."""
 
 
 def _traced(
@@ -177,13 +183,20 @@ def _decompositions(torch: Any, lowered: Collection[str]) -> dict[Any, Any]:
 
 
 @contextmanager
-def _noted_modules(torch: Any, module: Any) -> Iterator[None]:
-    """Marks what a module's parts compute with their paths, in the metadata of the traced nodes."""
+def _noted_modules(torch: Any, module: Any) -> Iterator[list[str]]:
+    """Marks what a module's parts compute with their paths, in the metadata of the traced nodes.
+
+    Yields:
+        What is written here while they run: the parts that ran without recording gradients.
+    """
+    untracked: list[str] = []
     entered: list[Any] = []
     handles = []
     for path, part in module.named_modules():
 
-        def enter(_part: Any, _arguments: Any, path: str = path) -> None:
+        def enter(part: Any, _arguments: Any, path: str = path) -> None:
+            if not torch.is_grad_enabled():
+                untracked.append(path or type(part).__name__)
             noted = torch.fx.traceback.annotate({"module": path})
             noted.__enter__()
             entered.append(noted)
@@ -194,7 +207,7 @@ def _noted_modules(torch: Any, module: Any) -> Iterator[None]:
         handles.append(part.register_forward_pre_hook(enter))
         handles.append(part.register_forward_hook(leave, always_call=True))
     try:
-        yield
+        yield untracked
     finally:
         for handle in handles:
             handle.remove()
@@ -242,7 +255,7 @@ class _Reader:
             sources=tuple(
                 self._source(node, path, gradients.get(path) is not None)
                 for node, path in zip(sources, self._names, strict=True)
-                if node.users or path not in self._buffers
+                if node.users or path not in self._buffers or path in changed
             )
             + tuple(source for source, _ in constants.values()),
             constants={name: array for name, (_, array) in constants.items()},
@@ -281,6 +294,11 @@ class _Reader:
         for node in self._graph.nodes:
             if node.op == "get_attr":
                 tensor = getattr(self._graph.owning_module, node.target)
+                if not hasattr(tensor, "dtype"):
+                    raise UsageError(
+                        f"{self._name}: forward uses a {type(tensor).__name__}, which is no tensor",
+                        hint="quantized layers have such; train the model before it is quantized",
+                    )
                 dtype = self._dtype("a tensor of numbers in forward", tensor)
                 array = tensor.detach().numpy().astype("float32" if dtype == "float32" else "int32")
                 source = Source(node.name, "frozen", node.name, tuple(tensor.shape), dtype)

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.aten import Program, aten_operators, lower_step, trace_step
+from autotune.workloads.aten import Program, aten_operators, index_ranges, lower_step, trace_step
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.capture.factory import import_torch, load_module
-from autotune.workloads.capture.gradients import check_gradients, check_hooks
+from autotune.workloads.capture.gradients import check_gradients, check_hooks, check_learns
 from autotune.workloads.capture.lower import lower
 from autotune.workloads.capture.trace import check_parameters, trace
 from autotune.workloads.capture.user_step import Step, WantedStep, wanted_step
@@ -172,7 +172,9 @@ def _program(name: str, wanted: WantedStep, batch: int) -> Program:
         wanted.loss,
     )
     if key not in known:
-        known[key] = trace_step(name, wanted, aten_operators())
+        program = trace_step(name, wanted, aten_operators())
+        check_learns(name, wanted, {**wanted.classes, **index_ranges(program)})
+        known[key] = program
     return known[key]
 
 

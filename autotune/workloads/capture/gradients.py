@@ -1,13 +1,14 @@
-"""Finds what a trace of the forward pass does not show: gradients that differ from those of its operators."""
+"""Finds what a trace does not show: gradients that differ from those of its operators, or that are all 0."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autotune.errors import UsageError
 from autotune.workloads.capture.factory import describe, import_torch
 from autotune.workloads.capture.messages import quiet
+from autotune.workloads.capture.user_step import WantedStep
 
 HINT = "a captured step has the gradients of its operators: remove it"
 
@@ -71,6 +72,55 @@ def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
                 f"{name}: the autograd function {function} has a backward pass of its own",
                 hint=HINT,
             )
+
+
+def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> None:
+    """Refuses a step whose gradients are all 0, on its example tensors and on random ones.
+
+    The module runs once in PyTorch, seldom twice. Its buffers and PyTorch's random numbers stay as they are.
+
+    Args:
+        name: The model's name, for messages.
+        wanted: The step, which has been traced.
+        values: How many values each integer input or label takes, by name.
+
+    Raises:
+        UsageError: No parameter would change.
+    """
+    torch = import_torch()
+    examples = {**wanted.inputs, **wanted.labels}
+    with quiet(), torch.random.fork_rng(devices=()):
+        drawn = {
+            what: torch.randn(tensor.shape)
+            if tensor.is_floating_point()
+            else torch.randint(values.get(what, 2), tensor.shape).to(tensor.dtype)
+            for what, tensor in examples.items()
+        }
+        for given in (examples, drawn):
+            try:
+                found = _gradients(wanted, given)
+            except Exception:  # The user's code may not take such values; a run will tell.
+                return
+            if any(bool(one.any()) for one in found if one is not None):
+                return
+    raise UsageError(
+        f"{name}: the gradient of every parameter is 0: nothing would be learnt",
+        hint="the loss is constant, as the cross entropy of one class is: give the model an output for each class, "
+        "or take a loss such as binary_cross_entropy_with_logits",
+    )
+
+
+def _gradients(wanted: WantedStep, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The gradients of the parameters that train, computed by PyTorch; None for one that the loss does not use."""
+    torch = import_torch()
+    module = wanted.module
+    state = {path: tensor.clone() for path, tensor in module.named_buffers()}
+    arguments, named = wanted.arguments([given[what] for what in wanted.inputs])
+    result = torch.func.functional_call(module, state, arguments, named)
+    loss = wanted.loss(result, *(given[what] for what in wanted.labels))
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    found: tuple[Any, ...] = torch.autograd.grad(loss, trained, allow_unused=True)
+    return found
 
 
 def _history(last: Any) -> Iterator[Any]:

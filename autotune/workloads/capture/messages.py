@@ -31,10 +31,10 @@ def quiet() -> Iterator[None]:
 
 def untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageError:
     """The refusal of a forward pass that cannot be traced, with the user's own line where that is known."""
-    text = str(error).lower()
+    text = f"{type(error).__name__} {error}".lower()
     frames = traceback.extract_tb(error.__traceback__)
     written = _innermost((frame.filename, str(frame.lineno), frame.line or "") for frame in frames)
-    if "data-dependent" in text or "DataDependent" in type(error).__name__:
+    if "data-dependent" in text or "datadependent" in text:
         return UsageError(
             f"{name}: forward takes a decision that depends on the data: {written or describe(error)}",
             hint="a step does the same work for every batch; decide by shapes or by settings",
@@ -42,8 +42,21 @@ def untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageErr
     return UsageError(
         f"{name}: forward fails on an input of shape {shape}: {describe(error)}"
         + (f" at {written}" if written else ""),
-        hint="it must take one tensor of that shape; --input-shape sets it",
+        hint=next((hint for words, hint in _HINTS if any(word in text for word in words)), _RUN_IT),
     )
+
+
+_HINTS = (
+    (("cuda", "not linked with support"), "a step has one device: leave .cuda() and .to(device) out"),
+    (("numpy",), "forward must stay in PyTorch: compute with tensors, not with numpy"),
+    (("dynamicoutputshape", "pack_padded"), "every step has the same shapes: pad sequences, do not pack them"),
+    (
+        ("shape", "size", "reduction dim", "dimension", "channels", "expected"),
+        "it must take one tensor of that shape; --input-shape sets it",
+    ),
+)  # fmt: skip
+"""Words of PyTorch's errors -> what to change."""
+_RUN_IT = "forward must run in PyTorch; try it there first"
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')

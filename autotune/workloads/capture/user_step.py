@@ -10,9 +10,11 @@ from typing import Any
 from autotune.errors import UsageError, choices
 from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet, untraceable
-from autotune.workloads.data import MOST_AXES, Shape
+from autotune.workloads.data import Shape
 
 INPUT, LABELS = "input", "labels"
+_MOST_AXES = 7
+"""Of a sample."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,7 @@ def checked_shape(name: str, shape: object) -> Shape:
     """The shape of a sample.
 
     Raises:
-        UsageError: It is not known, or is not one to three sizes.
+        UsageError: It is not known, or is not one to seven sizes.
     """
     if shape is None:
         raise UsageError(
@@ -263,11 +265,11 @@ def checked_shape(name: str, shape: object) -> Shape:
             hint="pass --input-shape 3x32x32, or give the module an attribute input_shape = (3, 32, 32)",
         )
     sizes = tuple(shape) if isinstance(shape, tuple | list) else ()
-    if not 1 <= len(sizes) <= MOST_AXES or not all(
+    if not 1 <= len(sizes) <= _MOST_AXES or not all(
         isinstance(size, int) and size >= 1 for size in sizes
     ):
         raise UsageError(
-            f"{name}: input shape {shape!r} is not one to {MOST_AXES} sizes",
+            f"{name}: input shape {shape!r} is not one to {_MOST_AXES} sizes",
             hint="such as --input-shape 3x32x32, or input_shape = (3, 32, 32) in the module: channels, height and "
             "width of images, positions and features of sequences, or features alone",
         )

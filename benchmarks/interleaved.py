@@ -35,6 +35,7 @@ def interleaved_blocks(
     *,
     turn_s: float = _TURN_S,
     by: int = 1,
+    least: int = 1,
     most: float = math.inf,
     settle_s: float = _SETTLE_S,
 ) -> dict[str, list[float]]:
@@ -46,6 +47,7 @@ def interleaved_blocks(
         seed: Seed of the order.
         turn_s: Minimum seconds of a sample.
         by: Launches that a side makes at once. The warm-up before a sample has as many launches.
+        least: Fewest launches of a sample, if they take longer than ``turn_s``.
         most: Most launches of a sample.
         settle_s: Seconds between sides, in which the threads of the last one stop waiting for work.
 
@@ -63,7 +65,7 @@ def interleaved_blocks(
     times = {}
     for side, turn in turns.items():
         once = min(seconds(turn, by) for _ in range(2))
-        times[side] = by * max(1, round(min(turn_s / once, most) / by))
+        times[side] = by * max(1, round(min(max(turn_s / once, least), most) / by))
     order = np.random.default_rng(seed)
     samples: dict[str, list[float]] = {side: [] for side in turns}
     for _ in range(blocks):

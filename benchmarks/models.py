@@ -48,7 +48,7 @@ QUICK = ("sensors", "deep_q")
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20
 BLOCKS = 12
-_TURN_S, _MOST_STEPS = 0.2, 20
+_TURN_S, _LEAST_STEPS, _MOST_STEPS = 0.2, 5, 20
 _SETTLE_S = 0.1
 _ROUNDING = 1e-6
 """Distance to float64, relative to the loss, that any float32 program may have."""
@@ -154,6 +154,7 @@ def measure_model(
             2 if report.quick else BLOCKS,
             SEED,
             turn_s=_TURN_S,
+            least=1 if report.quick else _LEAST_STEPS,
             most=_MOST_STEPS,
             settle_s=_SETTLE_S,
         )

@@ -101,8 +101,9 @@ def _traced(
     """The graph of a step: first as PyTorch runs it, then without mutations and in core operators."""
     make_fx = import_module("torch.fx.experimental.proxy_tensor").make_fx
     attention = import_module("torch.nn.attention")
+    # Each is a tensor of its own, also if an input and a label are the same example.
     given = [
-        tensor.detach().requires_grad_(trained) if tensor.is_floating_point() else tensor
+        tensor.detach().requires_grad_(trained) if tensor.is_floating_point() else tensor.clone()
         for tensor, trained in zip(flat, trains, strict=True)
     ]
     with (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
@@ -25,6 +27,11 @@ CONVOLUTIONS = (
     "conv2d:n=2,c=8,h=6,w=8,k=16,r=3,s=3,stride=1,pad=1",
     "conv2d:n=1,c=16,h=7,w=7,k=8,r=1,s=1,stride=1,pad=0",
     "conv2d:n=2,c=8,h=9,w=6,k=24,r=5,s=3,stride=1,pad=2",
+)
+FEW_PIXELS = (
+    "conv2d:n=2,c=40,h=3,w=3,k=12,r=3,s=3,stride=1,pad=1,channels_last=1",
+    "conv2d:n=1,c=32,h=1,w=16,k=20,r=1,s=1,stride=1,pad=0,channels_last=1",
+    "conv2d:n=1,c=64,h=4,w=5,k=8,r=3,s=2,stride=1,pad=2,dilation=2,channels_last=1",
 )
 STRIDED = (
     "conv2d:n=1,c=3,h=23,w=23,k=16,r=7,s=7,stride=2,pad=3",
@@ -76,7 +83,8 @@ def _kernels() -> list[tuple[str, str]]:
         (f"{CONVOLUTIONS[0]}+momentum.update:size=1152", "weight_grad"),
         (f"{CONVOLUTIONS[0]},channels_last=1+sgd.update:size=1152", "weight_grad"),
     ]
-    return [*convs, *matmuls, *followed]
+    followed.append((f"{FEW_PIXELS[0]}+relu.data_grad:size=720", "data_grad"))
+    return [*convs, *matmuls, *followed, *((spec, "data_grad") for spec in FEW_PIXELS)]
 
 
 def _products(spec: str, role: str) -> list[str]:
@@ -102,6 +110,19 @@ def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
     assert others
     assert all(map(serial.has, others))
     assert not any(map(serial.has, own))
+
+
+@pytest.mark.parametrize("spec", FEW_PIXELS)
+def test_few_pixels_are_columns_of_filters_that_nobody_copies(spec: str) -> None:
+    """Filters larger than the images: copying them took longer than the product."""
+    assert "pixel_product" in _products(spec, "data_grad")
+    kernel = parse_kernel(spec, "data_grad")
+    filters = math.prod(kernel.inputs[1].shape)
+    for _, schedule, _ in built_tiles(kernel, "pixel_product", 4):
+        (main,) = schedule.mod.functions.values()
+        copies = [math.prod(map(int, one.shape)) for one in main.body.block.alloc_buffers]
+        assert copies
+        assert max(copies) < filters
 
 
 @pytest.mark.parametrize(("spec", "role"), _kernels())

@@ -252,6 +252,47 @@ def col2im_product(conv: Conv2d, inputs: Tensors, attrs: Attributes) -> Tensors:
     )
 
 
+def pixel_product(conv: Conv2d, inputs: Tensors, vector: int, attrs: Attributes) -> Tensors:
+    """Multiplies filters as they are stored with columns of dy, one for each pixel; the result is transposed.
+
+    Columns of zeros are added to those of the pixels until they fill vectors.
+
+    The filters of a layer with many channels and few pixels are larger than its images. Here they are read once,
+    and not copied.
+
+    Args:
+        conv: A convolution with channels last, without groups, at stride 1.
+        inputs: dy and the weight.
+        vector: Elements of a vector.
+        attrs: Marks of the block that multiplies.
+    """
+    dy, weight = inputs
+    (ph, pw), (dh, dw), (h, w) = conv.pad, conv.dilation, (conv.h, conv.w)
+    pixels = conv.n * h * w
+    wide = -(-pixels // vector) * vector
+    low, size = _reach(conv)
+    read = _guarded(conv, dy, low, size)
+
+    def column(r: Any, s: Any, o: Any, p: Any) -> Any:
+        y, z = p // w % h, p % w
+        value = read(p // (h * w), o, y + ph + low[0] - r * dh, z + pw + low[1] - s * dw)
+        if wide == pixels:
+            return value
+        return te.if_then_else(p < pixels, value, te.const(0.0, dy.dtype))
+
+    columns = te.compute((conv.r, conv.s, conv.k, wide), column, name="columns")
+    rk = te.reduce_axis((0, conv.k), "rk")
+    rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
+    sums = te.compute(
+        (conv.c, wide),
+        lambda i, p: te.sum(weight[rr, rs, i, rk] * columns[rr, rs, rk, p], axis=[rr, rs, rk]),
+        name="sums",
+        attrs=attrs,
+    )
+    shape = (conv.n, h, w, conv.c)
+    return [te.compute(shape, lambda b, y, z, i: sums[i, (b * h + y) * w + z], name="dx")]
+
+
 def _overlapping(conv: Conv2d, column: Callable[..., Any], dtype: str) -> Tensors:
     """Sums columns where they overlap. A column is read at [sample, row and column of dy, tap, channel]."""
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation

@@ -116,6 +116,18 @@ def data_grad_by_columns(conv: Conv2d, inputs: Tensors) -> Tensors:
     return conv2d_data_grad.col2im_product(conv, inputs, _APART)
 
 
+def _by_pixels(conv: Conv2d) -> bool:
+    pixels = conv.n * conv.h * conv.w
+    plain = conv.channels_last and conv.groups == 1 and conv.stride == (1, 1)
+    return plain and _FEWEST_COLUMNS <= pixels <= conv.c // 2
+
+
+@formulation("conv2d", "data_grad", "pixel_product", rule=RULE, applies=_by_pixels)
+def data_grad_by_pixels(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `conv2d_data_grad.pixel_product`."""
+    return conv2d_data_grad.pixel_product(conv, inputs, 2 * _VECTOR, _APART)
+
+
 @formulation("conv2d", "weight_grad", RULE, rule=RULE, applies=_makes_vectors("k"))
 def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """See `conv2d_weight_grad.nhwc_product`."""

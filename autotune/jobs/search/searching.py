@@ -233,6 +233,8 @@ class Search:
         ):
             folder.listeners += self._listeners
             progress.notice(f"run folder: {folder.path}")
+            if request.storage is not None:
+                progress.notice(f"study: '{request.study}' in {hidden(request.storage)}")
             if chosen.info.emulated:
                 progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
             if not chosen.info.rooted:

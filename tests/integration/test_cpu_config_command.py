@@ -63,6 +63,8 @@ def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
     assert text.count("<svg") >= 3
     more = search("--resume", run, "--trials", 12)
     assert more["n_measured"] == 12
+    assert more["command"] == found["command"]
+    assert more["resume_command"] == f"autotune cpu-config --resume {run} --trials 12 --json"
     text = (run / "events.jsonl").read_text()
     assert text.count('"start_temperature"') == 1
     refused = autotune("cpu-config", "apply", run)

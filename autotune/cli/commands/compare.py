@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +62,7 @@ def compare(
       autotune compare logs/20260102T030405Z-joint-sm8150 logs/20260103T030405Z-joint-sm8150 --html both.html
     """
     from autotune.cli.commands.report import write_page
+    from autotune.jobs.provenance import Work
     from autotune.reading import reading
     from autotune.records import read_run
     from autotune.report.comparing import compare_page, compared
@@ -74,7 +76,7 @@ def compare(
     if html is not None:
         write_page(html, page)
     if json:
-        write_json(found)
+        write_json(found, replace(Work.of_run(first, runs[0].about), folder=None))
     elif html is not None:
         print(f"page: {html}")
     if html is None:

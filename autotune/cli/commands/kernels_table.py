@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.cli.options import step_words
+from autotune.cli.options import step_words, typed_step
 from autotune.cli.shared import (
     Column,
     faster_text,
@@ -150,6 +150,7 @@ def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
     """Prints the next command after a kernel run: its step if this machine can run it, otherwise its report."""
     tuned, step = request.tuned, request.step
     here = tuned.fleet is None and tuned.cores is None and tuned.target.family == "cpu"
+    step = step and typed_step(step, done.path)
     if step is None or not here or done.result.stand_in:
         write_next("report", done.path)
         return

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.shared.streams import results
-from autotune.jobs.provenance import command_line_of
+from autotune.jobs.provenance import Work, command_line_of, named
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
@@ -64,8 +64,12 @@ def name_of(what: str) -> Column:
     return Column(what, least=_NAME)
 
 
-def write_json(content: Mapping[str, Any]) -> None:
-    """Writes one object with its `schema_version` to stdout.
+def write_json(content: Mapping[str, Any], work: Work | None = None) -> None:
+    """Writes one object to stdout, with its `schema_version` and the names that every result has; see `named`.
+
+    Args:
+        content: The result.
+        work: What it is about, if it is of a run or of a model.
 
     Raises:
         RecordError: It has a number that JSON cannot represent.
@@ -73,7 +77,8 @@ def write_json(content: Mapping[str, Any]) -> None:
     from autotune.records import json_text
 
     _WRITTEN.set(True)
-    print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2), file=results())
+    whole = {"schema_version": SCHEMA_VERSION, **named(content, work)}
+    print(json_text(whole, 2), file=results())
 
 
 def write_error(message: str, hint: str, kind: str) -> None:

@@ -14,6 +14,7 @@ from autotune.cli.shared import (
     Column,
     name_of,
     number,
+    roles,
     say_next,
     with_wide,
     write_json,
@@ -97,7 +98,7 @@ def _show(folder: Path, verdict: Verdict) -> None:
         write_table(
             (
                 Column("variant"),
-                Column("role"),
+                roles(),
                 name_of("kernel"),
                 Column("kernel", whole=True),
                 Column("result"),

@@ -29,6 +29,8 @@ _OPTIONS = (
     "--remote-debugging-port=0",
 )  # fmt: skip
 
+LEAST_TEXT = 9
+"""Least size of a plot's text in pixels."""
 LOOK = """
 (() => {
   const whole = document.documentElement;
@@ -79,6 +81,11 @@ LOOK = """
     seen_columns: [...document.querySelectorAll('table')].map(table =>
       [...table.querySelectorAll('thead th')].filter(th => th.getBoundingClientRect().width)
         .map(th => th.textContent)),
+    narrow: innerWidth <= 400 && !matchMedia('print').matches,
+    scrolled: [...document.querySelectorAll('main *:not(svg *)')]
+      .filter(box => box.clientWidth && box.scrollWidth > box.clientWidth + 1
+        && getComputedStyle(box).display !== 'inline')
+      .map(box => `${box.tagName} ${box.className} ${box.textContent.slice(0, 60)}`),
     sideways: whole.scrollWidth - whole.clientWidth,
     downloads: [...document.querySelectorAll('a[download]')].map(a => ({name: a.download, href: a.href})),
   };
@@ -110,12 +117,16 @@ class Seen:
         found = [*self.errors, *(f"asks for {url}" for url in self.requests)]
         if self.look["sideways"] > 0:
             found.append(f"the page is {self.look['sideways']} pixels too wide")
+        if self.look["narrow"]:
+            found += [f"wider than the screen: {told}" for told in self.look["scrolled"]]
         if self.look["contrast"] < 4.5:
             found.append(f"text has a contrast of {self.look['contrast']:.2f} only")
         for plot in self.look["plots"]:
             name = plot["title"] or "a plot"
             if not plot["title"] or not plot["told"]:
                 found.append(f"{name} has no title or no description")
+            if plot["least_text"] < LEAST_TEXT:
+                found.append(f"{name} has text of {plot['least_text']:.1f} pixels")
             if plot["width"] < 100 or plot["height"] < 40:
                 found.append(f"{name} is drawn {plot['width']:.0f} x {plot['height']:.0f}")
             if not plot["marks"]:

@@ -48,7 +48,7 @@ def drawn(fronts: dict[str, list[tuple[float, float]]]) -> str:
             every,
             joined,
         ),
-        "MobileNetV2, batch 8: a MODEL of a phone (Meizu 16T); no phone was measured",
+        "MobileNetV2, batch 8: a MODEL of a phone; none was measured",
     )
 
 

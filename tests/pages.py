@@ -24,6 +24,11 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
+def bare(html: str) -> str:
+    """A page whose cells do not hold their headings, which are shown on narrow screens."""
+    return re.sub(r' data-of="[^"]*"', "", html)
+
+
 def plots(html: str) -> list[str]:
     """The plots of a page that is whole and loads nothing; each is well-formed."""
     parser = Balanced()

@@ -13,7 +13,7 @@ from .database_file import SUFFIX, file_name, read_database, write_database
 from .folder import Run, RunFolder, read_json, read_run, write_json, write_text
 from .json_form import json_text
 from .result import Drift, PooledSchedule, RecordsUse, Result, TaskResult
-from .run_kinds import Kind, how_to_end, kind_of
+from .run_kinds import Kind, how_to_end, kind_of, work_of
 from .run_paths import is_run, place_of
 from .step_time import MOVEMENT, Share, step_shares
 from .store import pulled
@@ -53,6 +53,7 @@ __all__ = [
     "step_shares",
     "SUFFIX",
     "TaskResult",
+    "work_of",
     "write_database",
     "write_json",
     "write_text",

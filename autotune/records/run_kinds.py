@@ -24,6 +24,22 @@ def kind_of(about: Mapping[str, Any]) -> Kind | None:
     return "comparison" if {"run", "first", "second", "by"} <= request.keys() else None
 
 
+def work_of(about: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Returns the model and the batch size of a run, from its `run.json`.
+
+    The model is named as the user named it: `lenet`, or `file.py:factory`. It is None for one operator and for
+    another program. The batch size is None for these too, and if it was left to the default.
+    """
+    request = about.get("request")
+    request = request if isinstance(request, Mapping) else {}
+    found = (about.get("step"), request.get("step"), request.get("profile"))
+    step = next((one for one in found if isinstance(one, Mapping)), {})
+    batch = next((n for n in (step.get("batch"), request.get("batch")) if isinstance(n, int)), None)
+    # Kernel runs of earlier versions have only the name of the step. An operator has no batch size.
+    model = step.get("model") or (None if batch is None else request.get("workload"))
+    return (model, batch) if isinstance(model, str) else (None, None)
+
+
 def how_to_end(path: Path, about: Mapping[str, Any]) -> str:
     """Explains how to complete a run that did not end, with the command; empty if unknown.
 
@@ -46,4 +62,4 @@ def how_to_end(path: Path, about: Mapping[str, Any]) -> str:
     return f"continue with: autotune {kind} --resume {shlex.quote(str(path))}"
 
 
-__all__ = ["Kind", "how_to_end", "kind_of"]
+__all__ = ["Kind", "how_to_end", "kind_of", "work_of"]

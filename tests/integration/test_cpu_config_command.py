@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 from command import AUTOTUNE, autotune, autotune_here
+
+from autotune.studies.run import open_storage
 
 
 def search(*arguments: object, code: int = 0, **environment: str) -> dict[str, Any]:
@@ -60,6 +63,8 @@ def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
     assert text.count("<svg") >= 3
     more = search("--resume", run, "--trials", 12)
     assert more["n_measured"] == 12
+    assert more["command"] == found["command"]
+    assert more["resume_command"] == f"autotune cpu-config --resume {run} --trials 12 --json"
     text = (run / "events.jsonl").read_text()
     assert text.count('"start_temperature"') == 1
     refused = autotune("cpu-config", "apply", run)
@@ -158,6 +163,8 @@ def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
         "meizu-16t",
         "--storage",
         f"journal:{tmp_path / 'journal'}",
+        "--study",
+        "shared",
         "--blocks",
         0,
         "--trials",
@@ -382,8 +389,28 @@ def test_a_file_of_ranges_that_do_not_fit_is_named(tmp_path: Path) -> None:
     assert f"--space {path}: cluster 'big' has 4 cores, not 9" in done.stderr
 
 
+def test_searches_of_several_kinds_share_a_storage(tmp_path: Path) -> None:
+    url = f"journal:{tmp_path}/study"
+    for objective, profile in (
+        ("energy", "meizu-16t"), ("energy", "three-cluster"), ("latency", "meizu-16t"),
+    ):  # fmt: skip
+        search(
+            "--objective", objective, "--emulate", profile, "--trials", 1, "--blocks", 0,
+            "--storage", url, "--logs", tmp_path / "logs",
+        )  # fmt: skip
+    names = optuna.get_all_study_names(open_storage(url))
+    assert [name.rpartition(" ")[0] for name in names] == [
+        "cpu-config energy emulated step on meizu-16t",
+        "cpu-config energy emulated step on three-cluster",
+        "cpu-config latency emulated step on meizu-16t",
+    ]
+
+
 def test_a_shared_study_of_another_objective_is_refused_first(tmp_path: Path) -> None:
-    common = ("--emulate", "meizu-16t", "--storage", f"journal:{tmp_path}/study", "--trials", 1)
+    common = (
+        "--emulate", "meizu-16t", "--storage", f"journal:{tmp_path}/study", "--study", "shared",
+        "--trials", 1,
+    )  # fmt: skip
     search(*common, "--blocks", 0, "--logs", tmp_path / "one")
     done = autotune("cpu-config", *common, "--objective", "pareto", "--logs", tmp_path / "two")
     assert (done.returncode, "--study" in done.stderr) == (2, True), done.stderr

@@ -402,12 +402,15 @@ def test_verify_sees_a_wrong_result(run: Path, tmp_path: Path) -> None:
     expected.write_bytes(bytes(expected.stat().st_size))
     manifest["files"] = digests(out)
     (out / "manifest.json").write_text(json.dumps(manifest))
+    found = json.loads(autotune("verify", out, "--json").stdout)
+    assert (found["run_folder"], found["model"], found["batch"]) == (None, None, None)
+    assert found["command"] == f"autotune verify {out} --json"
     done = autotune("verify", out)
     assert done.returncode == 1
     assert "wrong" in done.stdout
     assert "WRONG" in done.stdout
     assert "matmul_forward" not in done.stdout  # Names as in other tables.
-    assert done.stderr.splitlines()[-1] == f"next: autotune export RUN --out {out}"
+    assert done.stderr.splitlines()[-1] == "next: autotune runs"
 
 
 @pytest.mark.parametrize("kind", ["c", pytest.param("tvm", marks=pytest.mark.exhaustive)])

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune, one_folder
@@ -92,11 +93,83 @@ def test_what_is_predicted_only_says_so_and_why(tmp_path: Path, tiny: tuple[str,
     assert emulated.returncode == 0, emulated.stderr
     assert "the step is predicted only, and not measured: emulated meizu-16t" in emulated.stdout
     again = autotune("kernels", "--resume", one_folder(tmp_path / "logs"))
-    assert "the step is predicted only, and not measured: " in again.stdout
+    assert "the step is predicted only, and not measured: emulated meizu-16t" in again.stdout
     without = autotune("kernels", *few, "--no-step")
     assert without.returncode == 0, without.stderr
     assert "the step is predicted only, and not measured: --no-step" in without.stdout
     assert "compiling" not in without.stderr
+
+
+def resumed(run: Path, **environment: str) -> tuple[dict[str, Any], str]:
+    """The result of a resumed run, and what was said."""
+    done = autotune("kernels", "--resume", run, "--json", "-v", **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_a_resumed_run_measures_its_step_and_keeps_its_command(
+    tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    first = autotune("kernels", *tiny, "--trials", "1", "--no-step", "--json")
+    assert first.returncode == 0, first.stderr
+    before = json.loads(first.stdout)
+    assert before["measured_step"] is None
+    run = one_folder(tmp_path / "logs")
+    found, told = resumed(run)
+    assert found["measured_step"]["tuned"]["ms"] > 0
+    assert f"next: autotune step {' '.join(tiny[:6])} --run {run}" in told
+    for name in ("run_folder", "model", "batch", "command"):
+        assert found[name] == before[name]
+    assert found["resume_command"] == f"autotune kernels --resume {run} --json -v"
+    assert json.loads((run / "result.json").read_text()) == found
+    # A run of an earlier version has no step.
+    about = json.loads((run / "run.json").read_text())
+    del about["step"]
+    (run / "run.json").write_text(json.dumps(about))
+    found, told = resumed(run)
+    assert found["measured_step"] is None
+    assert "an earlier version, which did not record its step" in told
+
+
+def test_a_resumed_run_of_one_s_own_model_measures_it_where_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    net = tmp_path / "net.py"
+    net.write_text(
+        "import torch.nn as nn\n"
+        "def make():\n"
+        "    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))\n"
+        "    net.input_shape = (1, 8, 8)\n"
+        "    return net\n"
+    )
+    own = ("--model", "net.py:make", "--batch", "2", "--trials", "1")
+    state = str(tmp_path / "state")
+    done = autotune("kernels", *own, "--no-step", XDG_STATE_HOME=state)
+    assert done.returncode == 0, done.stderr
+    run = one_folder(tmp_path / "logs")
+    found, told = resumed(run, XDG_STATE_HOME=state)
+    assert found["measured_step"]["tuned"]["ms"] > 0
+    assert found["model"] == "net.py:make"
+    assert f"next: autotune step --model net.py:make --batch 2 --run {run}" in told
+    elsewhere = str(tmp_path / "elsewhere")
+    found, told = resumed(run, XDG_STATE_HOME=elsewhere)
+    assert found["measured_step"] is None
+    assert f"names what was not used on this machine before: {net}:make" in told
+    assert f"autotune trust {run}" in told
+    assert f"next: autotune report {run}" in told
+    assert autotune("trust", run, XDG_STATE_HOME=elsewhere).returncode == 0
+    assert resumed(run, XDG_STATE_HOME=elsewhere)[0]["measured_step"] is not None
+    # Another step under the same name is not what was tuned.
+    net.write_text(net.read_text().replace("64, 3", "64, 5"))
+    found, told = resumed(run, XDG_STATE_HOME=state)
+    assert found["measured_step"] is None
+    assert "no longer the step that the run was made for" in told
+    net.unlink()
+    found, told = resumed(run, XDG_STATE_HOME=state)
+    assert (found["measured_step"], found["model"]) == (None, "net.py:make")
+    assert f"next: autotune report {run}" in told
 
 
 def test_an_untuned_step_of_unknown_length_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_a_page_shows_every_plot_without_a_complaint(
         assert len(seen.look["plots"]) >= PLOTS[kind]
     narrow = browser.open(page, width=390)
     assert narrow.faults() == []
-    assert all(plot["least_text"] >= 11 for plot in narrow.look["plots"])
+    assert narrow.look["narrow"]
     if kind.startswith("kernels"):
         kernels = next(columns for columns in narrow.look["seen_columns"] if "kernel" in columns)
         assert kernels == ["no.", "kernel", "untuned ms", "tuned ms", "speed-up"]
@@ -126,7 +126,8 @@ def test_two_runs_beside_each_other_are_a_page(
     seen = browser.open(page)
     assert seen.faults() == []
     assert seen.look["plots"]
-    assert json.loads(downloads(seen)["comparison.json"]) == json.loads(done.stdout)
+    assert json.loads(downloads(seen)["comparison.json"]).items() <= json.loads(done.stdout).items()
+    assert browser.open(page, width=390).faults() == []
 
 
 def test_a_recorded_run_of_this_host_has_a_page(browser: Browser, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_plots_of_any_values_and_names_keep_to_their_boxes(
     assert browser.open(page_file).faults() == []
     narrow = browser.open(page_file, width=390)
     assert narrow.faults() == []
-    assert all(plot["least_text"] >= 11 for plot in narrow.look["plots"])
+    assert narrow.look["narrow"]
 
 
 BAD: dict[str, tuple[str, str]] = {

@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "report.pages": "measurement records report.plots report.tables studies.space workloads",
     "report.comparing": "measurement records report.pages report.plots studies.space workloads",
     "doctor": "compiler.native",
-    "jobs.provenance": "studies.run",
+    "jobs.provenance": "jobs.requests records studies.run",
     "jobs.device": "compiler.native compiler.runners compiler.target console devices emulator.device "
     "emulator.model measurement power studies.run studies.space tracker",
     "jobs.requests": "compiler.formulations compiler.target devices jobs.device measurement records studies.run "
@@ -71,7 +71,7 @@ MAY_IMPORT = {
     "console devices emulator.device jobs.device jobs.provenance jobs.requests measurement records studies.bench "
     "studies.models studies.plans studies.run studies.space workloads",
     "jobs.kernels": "compiler.export compiler.native compiler.run compiler.runners compiler.step compiler.target "
-    "console jobs.device jobs.provenance jobs.requests jobs.steps records studies.plans",
+    "console jobs.device jobs.provenance jobs.requests jobs.steps records studies.plans workloads",
     "jobs.search": "compiler.step compiler.target console devices jobs.device jobs.kernels jobs.provenance "
     "jobs.requests jobs.steps measurement power records studies.bench studies.joint studies.plans studies.replay "
     "studies.run "

@@ -28,6 +28,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+CSV = (
+    "export latest --csv x.csv", "export latest --format c --csv x.csv", f"export {RUN} --csv x.csv",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
 @pytest.mark.parametrize(
     ("command", "expected"),
@@ -45,9 +50,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"records diff latest {RUN}", f"records merge {RUN} {RUN} --out merged"),
         (f"compare latest {RUN}", f"compare {RUN} {RUN} --html compare.html"),
         ("trust latest", f"report {RUN}"),
+        *((command, f"report {RUN}") for command in CSV),
         (
             f"replay {TABLE} --objective energy --deadline 30s",
-            "cpu-config --objective energy --model lenet",
+            "cpu-config --objective energy --emulate meizu-16t --model lenet",
         ),
     ],
 )
@@ -112,6 +118,16 @@ def test_every_command_that_ends_writes_one() -> None:
 def _writes_next(module: str) -> bool:
     text = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
     return any(word in text for word in ("write_next", "say_next", "carry_out"))
+
+
+@pytest.mark.parametrize("command", CSV)
+def test_json_names_the_table_that_was_written(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["csv"], found["run_folder"]) == ("x.csv", RUN)
+    assert (folder / found["csv"]).is_file()
 
 
 def test_json_stays_alone_on_stdout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

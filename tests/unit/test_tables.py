@@ -1,6 +1,7 @@
 """Tables on stdout: they fit the terminal, name what they leave out, and have everything with --wide."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -68,20 +69,50 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     show_kernels(googlenet, None)
     head, _, *rows = lines_of(capsys)
     assert max(map(len, [head, *rows])) <= columns
-    for title in ("no.", "kernel", "role", "untuned", "tuned", "speed-up (95 %)"):
+    for title in ("no.", "kernel", "role", "count", "untuned", "tuned", "speed-up (95 %)"):
         assert title in head
-    assert ("count" in head) == (columns > 80)
     assert head.index("role") - head.index("kernel") >= 22
-    # Names that would look alike go on in a second line.
-    kernels = [row for row in rows if row[:3].strip().isdecimal() and " ms " in row]
+    # One line a kernel.
+    kernels = rows[: len(googlenet.tasks)]
+    assert all(row[:3].strip().isdecimal() for row in kernels)
     shown = [googlenet.tasks[int(row.split()[0]) - 1] for row in kernels]
     assert len({task.name for task in shown}) == len(googlenet.tasks)
     saved = [t.count * (t.default_ms - (t.tuned_ms or 0)) for t in shown if t.default_ms]
     assert saved == sorted(saved, reverse=True)
     assert shown[-1].default_ms is None
-    assert any("conv2d" in row and "x (" in row and " ms " in row for row in kernels)
+    for row, task in zip(kernels, shown, strict=True):
+        told = row[head.index("kernel") : head.index("role")].strip()
+        name = short_name(task.spec) if columns > 80 else short_name(task.spec).replace("2d ", " ")
+        assert name.startswith(told.rstrip("…")), told
+        role = {"forward": "fwd", "data_grad": "dgrad", "weight_grad": "wgrad", "update": "upd"}
+        shown_role = task.role if columns > 80 else role[task.role]
+        assert row[head.index("role") :].split()[:2] == [shown_role, str(task.count)]
+        assert re.search(r"\dx \(?[0-9.]+-[0-9.]+" if task.speedup else " - ", row), row
     assert ("not shown: " in "".join(rows)) == (columns < 160)
     assert ("formulation" in head) == (columns == 160)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("model", ["lenet", "mobilenet_v2", "googlenet"])
+def test_sizes_of_convolutions_can_be_read_at_every_width(
+    columns: int,
+    model: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    googlenet: Result,
+) -> None:
+    graph = formed(build_model(model, 4, 10), StepForm("channels_last"))
+    some = [
+        replace(googlenet.tasks[0], spec=task.kernel.spec, role=task.kernel.role, count=task.count)
+        for task in tasks(graph)
+    ]
+    monkeypatch.setenv("COLUMNS", str(columns))
+    show_kernels(replace(googlenet, tasks=tuple(some)), None)
+    _, _, *rows = lines_of(capsys)
+    for row in rows[: len(some)]:
+        task = some[int(row.split()[0]) - 1]
+        channels = re.match(r"conv2d (c\d+ \d+x\d+ k\d+)", short_name(task.spec))
+        assert channels is None or f" {channels[1]}" in row
 
 
 def test_a_kernel_without_an_untuned_time_says_why(

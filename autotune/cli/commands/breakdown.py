@@ -48,6 +48,7 @@ def breakdown(
     Example:
       autotune breakdown logs/20260102T030405Z-cpu-squeezenet1-1
     """
+    from autotune.jobs.provenance import Work
     from autotune.records import read_run, step_shares
 
     made = read_run(run)
@@ -70,7 +71,8 @@ def breakdown(
                     {"role": s.role, "operator": s.operator, "ms": s.ms, "share": s.ms / total}
                     for s in shares
                 ],
-            }
+            },
+            Work.of_run(run, made.about),
         )
         write_next("report", run)
         return

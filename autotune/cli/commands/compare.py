@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,10 @@ from autotune.cli.shared import (
     Column,
     name_of,
     number,
+    roles,
     say_next,
     speedup_text,
+    speedups,
     time_text,
     with_wide,
     write_json,
@@ -61,6 +64,7 @@ def compare(
       autotune compare logs/20260102T030405Z-joint-sm8150 logs/20260103T030405Z-joint-sm8150 --html both.html
     """
     from autotune.cli.commands.report import write_page
+    from autotune.jobs.provenance import Work
     from autotune.reading import reading
     from autotune.records import read_run
     from autotune.report.comparing import compare_page, compared
@@ -74,7 +78,7 @@ def compare(
     if html is not None:
         write_page(html, page)
     if json:
-        write_json(found)
+        write_json(found, replace(Work.of_run(first, runs[0].about), folder=None))
     elif html is not None:
         print(f"page: {html}")
     if html is None:
@@ -101,11 +105,11 @@ def show(found: dict[str, Any]) -> None:
                 number("no."),
                 name_of("kernel"),
                 Column("kernel", whole=True),
-                Column("role"),
+                roles(),
                 number("count", rank=2),
                 number("first"),
                 number("second"),
-                Column("1st/2nd (95 %)"),
+                speedups("1st/2nd (95 %)"),
                 Column("better", rank=1),
             ),
             [_kernel(place, task) for place, task in _by_difference(found["tasks"])],

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import completion, plan_path, run_path
 from autotune.cli.shared import write_json, write_next
 from autotune.errors import counted
+
+if TYPE_CHECKING:
+    from autotune.records import Run
 
 
 def export(
@@ -90,7 +93,12 @@ def export(
             help="Store expected results of every kernel; otherwise of one kernel per role."
         ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print the manifest as JSON; with --csv alone, the path of the table."
+        ),
+    ] = False,
 ) -> None:
     """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
 
@@ -115,11 +123,16 @@ def export(
       autotune export latest --csv lenet.csv
     """
     from autotune.errors import UsageError
+    from autotune.jobs.provenance import Work
 
+    written = {}
     if csv is not None:
-        _write_csv(csv, runs or ())
+        shown = _write_csv(csv, runs or ())
+        written = {"csv": str(csv)}
         if out is None:
-            write_next("report", *(runs or ()))
+            if json:
+                write_json(written, Work.of_run(shown.path, shown.about))
+            write_next("report", shown.path)
             return
     if out is None:
         raise UsageError(
@@ -137,7 +150,8 @@ def export(
     for variant, kernel in done.untimed:
         print(f"{variant}: untuned, since no schedule had a valid time: {kernel}", file=sys.stderr)
     if json:
-        write_json(done.manifest)
+        folder = runs[0] if runs and len(runs) == 1 and not plan else None
+        write_json({**done.manifest, **written}, Work(folder))
         write_next("verify", out)
         return
     names = ", ".join(one["name"] for one in done.manifest["variants"])
@@ -147,8 +161,8 @@ def export(
     write_next("verify", out)
 
 
-def _write_csv(file: Path, runs: Sequence[Path]) -> None:
-    """Writes the figures of one run as a CSV table."""
+def _write_csv(file: Path, runs: Sequence[Path]) -> Run:
+    """Writes the figures of one run as a CSV table, and returns the run."""
     from autotune.cli.commands.report import csv_of, write_page
     from autotune.errors import UsageError
     from autotune.records import read_run
@@ -158,5 +172,7 @@ def _write_csv(file: Path, runs: Sequence[Path]) -> None:
             f"--csv writes the figures of one run, and there are {len(runs)}",
             hint="such as autotune export logs/20260102T030405Z-cpu-lenet --csv lenet.csv",
         )
-    write_page(file, csv_of(read_run(runs[0])))
+    found = read_run(runs[0])
+    write_page(file, csv_of(found))
     print(f"wrote {file}", file=sys.stderr)
+    return found

@@ -176,7 +176,7 @@ def kernels(
     from autotune.cli.shared import write_json
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.jobs.kernels import measure_step, resumed_request, tune
-    from autotune.jobs.requests import KernelsRequest, ResolvedRequest, requested_step
+    from autotune.jobs.requests import KernelsRequest, requested_step
 
     if storage is not None:
         raise UsageError(
@@ -210,8 +210,8 @@ def kernels(
                 "--resume continues the run with its original options",
                 hint="give only --trials with it, to raise the budget",
             )
-        tuned, earlier = resumed_request(resume, trials)
-        wanted, logs = ResolvedRequest(tuned), resume.parent
+        wanted, earlier = resumed_request(resume, trials)
+        logs = resume.parent
     done = tune(wanted.tuned, logs or Path("logs"), earlier, wanted.step)
     if not json:
         show(done.result, done.notice)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.cli.options import step_words
+from autotune.cli.options import step_words, typed_step
 from autotune.cli.shared import (
     Column,
     faster_text,
     name_of,
     number,
+    roles,
     speedup_text,
+    speedups,
     time_text,
     times_text,
     write_next,
@@ -36,11 +38,11 @@ def show(result: Result, notice: str | None) -> None:
             number("no."),
             name_of("kernel"),
             Column("kernel", whole=True),
-            Column("role"),
-            number("count", rank=1),
+            roles(),
+            number("count"),
             number("untuned"),
             number("tuned"),
-            Column("speed-up (95 %)"),
+            speedups("speed-up (95 %)"),
             number("GFLOP/s", rank=3),
             number("trials", rank=2),
             Column("failures", rank=4, least=14),
@@ -150,6 +152,7 @@ def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
     """Prints the next command after a kernel run: its step if this machine can run it, otherwise its report."""
     tuned, step = request.tuned, request.step
     here = tuned.fleet is None and tuned.cores is None and tuned.target.family == "cpu"
+    step = step and typed_step(step, done.path)
     if step is None or not here or done.result.stand_in:
         write_next("report", done.path)
         return

@@ -35,7 +35,7 @@ def show_plan(
         (write_json if as_json else _show)(result)
         if result["emulated"]:
             write_next(
-                "export", "--plan", path, "--format", "c", "--allow-stand-in", "--out", "DIR"
+                "export", "--plan", path, "--format", "c", "--allow-stand-in", "--out", "exported"
             )
         else:
             write_next("cpu-config", "apply", path)

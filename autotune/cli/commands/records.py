@@ -15,6 +15,7 @@ from autotune.cli.shared import (
     Column,
     name_of,
     number,
+    roles,
     speedup_text,
     time_text,
     with_wide,
@@ -25,6 +26,7 @@ from autotune.cli.shared import (
 from autotune.errors import counted
 
 if TYPE_CHECKING:
+    from autotune.jobs.provenance import Work
     from autotune.records import Database
 
 STORE = Path("records")
@@ -124,8 +126,8 @@ def show(
     found = _whole(database)
     rows = _tasks(found)
     if json:
-        write_json({**_summary(database, found), "kernels": rows})
-        write_next("kernels", *tuning_words(found), "--records", database)
+        write_json({**_summary(database, found), "kernels": rows}, _work(database, found))
+        write_next(*tuning_words(found, database, [database]))
         return
     one_device = len({row["device"] for row in rows}) == 1
     write_table(
@@ -133,7 +135,7 @@ def show(
             number("no."),
             name_of("kernel"),
             Column("kernel", whole=True),
-            Column("role"),
+            roles(),
             Column("cores", least=14),
             number("untuned"),
             number("best"),
@@ -166,7 +168,7 @@ def show(
             f"{counted(source.trials, 'trial')}, "
             f"{source.identity}, {source.cores}"
         )
-    write_next("kernels", *tuning_words(found), "--records", database)
+    write_next(*tuning_words(found, database, [database]))
 
 
 def merge(
@@ -257,7 +259,7 @@ def merge(
             *([f"{slower} slower ones left out"] if slower else []),
         ]
     )
-    _tell_written([(path, joined, len(joined.schedules))], told, json)
+    _tell_written([(path, joined, len(joined.schedules))], databases, told, json)
 
 
 @with_wide
@@ -320,7 +322,7 @@ def diff(
         (
             name_of("kernel"),
             Column("kernel", whole=True),
-            Column("role"),
+            roles(),
             Column("cores", least=14),
             number("A"),
             number("B"),
@@ -384,7 +386,19 @@ def pull(
     from autotune.records import pulled
 
     written = pulled([database for _, database in databases_at(folder)], store)
-    _tell_written(written, "", json)
+    _tell_written(written, [folder], "", json)
+
+
+def _work(path: Path, database: Database) -> Work:
+    """Returns what records are of: a run, or the one model that all of their runs have."""
+    from autotune.jobs.provenance import Work
+    from autotune.records import is_run, read_json
+
+    if is_run(path):
+        return Work.of_run(path, read_json(path / "run.json"))
+    of = {(one.about["workload"], one.about["batch"]) for one in database.sources.values()}
+    model, batch = of.pop() if len(of) == 1 else (None, None)
+    return Work(None, None if batch is None else model, batch)
 
 
 def _whole(path: Path) -> Database:
@@ -464,7 +478,20 @@ def _tasks(database: Database) -> list[dict[str, Any]]:
     return rows
 
 
-def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json: bool) -> None:
+def _tell_written(
+    written: Sequence[tuple[Path, Database, int]],
+    measured: Sequence[Path],
+    note: str,
+    json: bool,
+) -> None:
+    """Prints the databases that were written, and the next command.
+
+    Args:
+        written: Path, content and number of new schedules of each.
+        measured: Paths that the records came from.
+        note: More to say of each; may be empty.
+        json: Whether to print JSON.
+    """
     from autotune.cli.shared import write_json
 
     if json:
@@ -476,7 +503,7 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
                 ]
             }
         )
-        _tell_next(written)
+        _tell_next(written, measured)
         return
     for path, database, added in written:
         print(
@@ -484,13 +511,13 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
             f"{counted(len(database.tasks()), 'kernel')} from {counted(len(database.sources), 'run')}, "
             f"{added} of them new{f'; {note}' if note else ''}"
         )
-    _tell_next(written)
+    _tell_next(written, measured)
 
 
-def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
+def _tell_next(written: Sequence[tuple[Path, Database, int]], measured: Sequence[Path]) -> None:
     """Prints the command that starts a run from the first of the written databases."""
     for path, database, _ in written[:1]:
-        write_next("kernels", *tuning_words(database), "--records", path)
+        write_next(*tuning_words(database, path, measured))
 
 
 def _named(identity: dict[str, Any]) -> str:

@@ -91,13 +91,12 @@ def _show(found: list[dict[str, Any]]) -> None:
 
 
 def _described(run: Path, about: dict[str, Any]) -> dict[str, Any]:
+    from autotune.jobs.provenance import Work
     from autotune.records import how_to_end, kind_of
 
     request = about.get("request")
     request = request if isinstance(request, dict) else {}
-    step: dict[str, Any] = next(
-        (request[name] for name in ("step", "profile") if isinstance(request.get(name), dict)), {}
-    )
+    work = Work.of_run(run, about)
     device = about.get("device")
     ended = (run / "result.json").is_file()
     kind = kind_of(about)
@@ -109,8 +108,8 @@ def _described(run: Path, about: dict[str, Any]) -> dict[str, Any]:
         "name": run.name,
         "path": str(run),
         "kind": kind,
-        "model": _text(step.get("model") or request.get("workload")),
-        "batch": step.get("batch", request.get("batch")),
+        "model": work.model or _text(request.get("workload")),
+        "batch": work.batch,
         "device": _text(device.get("name")) if isinstance(device, dict) else "",
         "command": _text(about.get("command")),
         "ended": ended,

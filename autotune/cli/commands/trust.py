@@ -62,7 +62,8 @@ def _names(path: Path) -> list[str | None]:
 
     if not path.is_dir():
         return [model_code(StepRequest.from_json(read_plan(path).step).with_model(path).model)]
-    asked = read_run(path).about.get("request", {})
-    step = asked.get("step")
+    about = read_run(path).about
+    asked = about.get("request", {})
+    step = about.get("step") or asked.get("step")
     model = StepRequest.from_json(step).with_model(path).model if step else None
     return [model_code(model), *outside(asked)]

@@ -14,6 +14,7 @@ from autotune.cli.shared import (
     Column,
     name_of,
     number,
+    roles,
     say_next,
     with_wide,
     write_json,
@@ -67,6 +68,7 @@ def verify(
     from autotune.compiler.export import WHERE
     from autotune.compiler.export import verify as verify_export
     from autotune.console import LiveProgress
+    from autotune.jobs.provenance import Work
 
     if sample is not None and sample < 1:
         raise UsageError(f"--sample is {sample}", hint="give a number from 1 on")
@@ -77,13 +79,13 @@ def verify(
     with LiveProgress() as progress:
         verdict = verify_export(folder, where, remote, sample=sample, report=progress.at)
     if json:
-        write_json(verdict.to_json())
+        write_json(verdict.to_json(), Work())
     else:
         _show(folder, verdict)
     if verdict.ok:
         say_next("less", folder / "README.md")
         return 0
-    write_next("export", "RUN", "--out", folder)
+    write_next("runs")  # It shows what can be exported again.
     return 1
 
 
@@ -96,7 +98,7 @@ def _show(folder: Path, verdict: Verdict) -> None:
         write_table(
             (
                 Column("variant"),
-                Column("role"),
+                roles(),
                 name_of("kernel"),
                 Column("kernel", whole=True),
                 Column("result"),

@@ -1,6 +1,6 @@
 from . import completion
 from .latest import LATEST, LOGS, all_runs, plan_path, run_path
-from .next_words import step_words, tuning_words
+from .next_words import step_words, tuning_words, typed_step
 from .search_options import (
     Blocks,
     Deadline,
@@ -80,6 +80,7 @@ __all__ = [
     "Storage",
     "StudyName",
     "tuning_words",
+    "typed_step",
     "Verbose",
     "Train",
     "with_verbosity",

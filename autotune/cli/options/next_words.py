@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.jobs.requests import StepRequest
     from autotune.records import Database, Source
 
 _EMULATED = "emulated "
+_REMOTE = "rpc-"
+_SMALLEST = "lenet"
+"""The built-in model that is tuned fastest."""
 
 
 def step_words(step: StepRequest, batch: int | None) -> list[object]:
@@ -29,21 +35,112 @@ def step_words(step: StepRequest, batch: int | None) -> list[object]:
     return words + [word for pattern in step.train for word in ("--train", pattern)]
 
 
-def tuning_words(database: Database) -> list[object]:
-    """Returns the options of `autotune kernels` that tune what the newest run of some records tuned, where it did.
+def typed_step(step: StepRequest, run: Path) -> StepRequest | None:
+    """Returns a step with a model that can be typed here: as it was named, or with the present place of its file.
 
-    Runs of a built-in model come before others. A model of the user's own is only named `MODEL`, because it is code
-    and the records may come from somebody else.
+    Returns None if its file is gone, or if it is code that this user has neither used nor allowed: typing the name
+    would allow it.
+
+    Args:
+        step: The step.
+        run: The run that names it.
     """
+    from autotune.jobs.requests import is_allowed, model_code
     from autotune.workloads.models import MODELS
 
-    known = {model.name for model in MODELS}
-    made = sorted(
-        database.sources.values(), key=lambda one: (one.about.get("workload") in known, _began(one))
-    )
-    if not made:
-        return ["--model", "MODEL"]
-    return [*_what(made[-1], known), *_where(made[-1])]
+    if step.model in {model.name for model in MODELS}:
+        return step
+    for one in (step, step.with_model(run)):
+        file, code = Path(one.model.rpartition(":")[0]), model_code(one.model)
+        there = file.is_file() or file.suffix != ".py"
+        if code is not None and there and is_allowed(code):
+            return one
+    return None
+
+
+def tuning_words(database: Database, records: Path, measured: Sequence[Path]) -> list[object]:
+    """Returns the words of the command that tunes what the newest run of some records tuned, where it did.
+
+    The command can be typed as it is. Runs of a model that can be named come before others. Records have no name of
+    a model of the user's own; its run has one. If that is not there, one kernel of the model is meant. If a tracker
+    or a target is not known, the command shows what there is.
+
+    Args:
+        database: The records.
+        records: Their path.
+        measured: Paths at which the runs that measured them may be: runs, or folders of runs.
+    """
+    found = [_tuned(source, measured) for source in database.sources.values()]
+    made = max(found, key=lambda one: (one.step is not None, _began(one.source)), default=None)
+    if made is None:
+        return ["kernels", "--model", _SMALLEST, "--records", records]
+    where = _where(made)
+    if where is None:
+        return ["devices"] if made.source.identity.kind.startswith(_REMOTE) else ["targets"]
+    what = _operator(made.source) if made.step is None else step_words(made.step, made.batch)
+    return ["kernels", *what, *where, "--records", records]
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    """A run that measured records.
+
+    Attributes:
+        source: What the records say about it.
+        step: Its step; None for one operator, or if its model cannot be named.
+        asked: Its request; empty if the run is not there.
+    """
+
+    source: Source
+    step: StepRequest | None
+    asked: Mapping[str, Any]
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in its step."""
+        batch = self.source.about.get("batch")
+        return batch if isinstance(batch, int) else None
+
+
+def _tuned(source: Source, measured: Sequence[Path]) -> _Tuned:
+    from autotune.jobs.requests import StepRequest
+    from autotune.records import read_json
+    from autotune.workloads.models import MODELS
+
+    run = _folder(source, measured)
+    about = {} if run is None else read_json(run / "run.json")
+    asked = about.get("request") or {}
+    if source.about.get("batch") is None:
+        return _Tuned(source, None, asked)
+    workload, form = source.about.get("workload"), source.about.get("step")
+    if workload in {model.name for model in MODELS}:
+        return _Tuned(source, StepRequest.from_json({**_plain(form), "model": workload}), asked)
+    own = _plain(about.get("step"))
+    if run is None or "model" not in own:
+        return _Tuned(source, None, asked)
+    return _Tuned(source, typed_step(StepRequest.from_json(own), run), asked)
+
+
+def _folder(source: Source, measured: Sequence[Path]) -> Path | None:
+    """Returns the run of a source, if it is at one of some paths, or in one of them."""
+    from autotune.records import is_run
+
+    name = str(source.about.get("run"))
+    places = (one for path in measured for one in (path, path / name))
+    return next((one for one in places if is_run(one) and one.resolve().name == name), None)
+
+
+def _plain(form: object) -> dict[str, Any]:
+    """Returns the options of a step that can be typed: whole numbers and printable text."""
+    told = form if isinstance(form, Mapping) else {}
+    options = {
+        name: value
+        for name, value in told.items()
+        if isinstance(value, int) or (isinstance(value, str) and value.isprintable())
+    }
+    train = told.get("train")
+    patterns = train if isinstance(train, list) else []
+    return {**options, "train": [one for one in map(str, patterns) if one.isprintable()]}
 
 
 def _began(source: Source) -> float:
@@ -51,38 +148,43 @@ def _began(source: Source) -> float:
     return began if isinstance(began, int | float) else 0.0
 
 
-def _what(source: Source, known: set[str]) -> list[object]:
-    from autotune.jobs.requests import StepRequest
+def _operator(source: Source) -> list[object]:
+    """Returns the options that tune a run's operator, or the first kernel of its step that `--op` takes."""
+    from autotune.errors import UsageError
+    from autotune.workloads import parse_kernels
 
-    workload, batch = source.about.get("workload"), source.about.get("batch")
-    kernels = list(source.tasks.values())
-    if batch is None and kernels:
-        return ["--op", kernels[0].spec, "--role", ",".join(one.role for one in kernels)]
-    form = source.about.get("step")
-    told = {
-        name: value
-        for name, value in (form if isinstance(form, dict) else {}).items()
-        if isinstance(value, int) or (isinstance(value, str) and value.isprintable())
-    }
-    model = workload if workload in known else "MODEL"
-    return step_words(
-        StepRequest.from_json({**told, "model": model}), batch if isinstance(batch, int) else None
-    )
+    for kernel in source.tasks.values():
+        roles = [one.role for one in source.tasks.values() if one.spec == kernel.spec]
+        try:
+            parse_kernels(kernel.spec, ",".join(roles))
+        except UsageError:
+            continue
+        return ["--op", kernel.spec, "--role", ",".join(roles)]
+    return ["--model", _SMALLEST]
 
 
-def _where(source: Source) -> list[object]:
+def _where(made: _Tuned) -> list[object] | None:
+    """Returns the options for the device that a run measured; None if it is not known how it is reached."""
+    from autotune.jobs.requests import is_allowed, outside
+
+    source = made.source
     identity, cluster = source.identity, source.cores.partition(",")[0]
     words: list[object] = [] if cluster == "all" else ["--cluster", cluster]
     if identity.device.startswith(_EMULATED):
         return ["--emulate", identity.device.removeprefix(_EMULATED), *words]
-    if identity.kind.startswith("rpc-"):
-        words += ["--tracker", "HOST:PORT", "--key", "KEY"]
+    if identity.kind.startswith(_REMOTE):
+        fleet = made.asked.get("fleet")
+        if not fleet or not all(map(is_allowed, filter(None, outside({"fleet": fleet})))):
+            return None
+        words += ["--tracker", fleet["tracker"], "--key", fleet["key"]]
     target = _target(source)
+    if target is None:
+        return None
     return words if target == "cpu" else ["--target", target, *words]
 
 
-def _target(source: Source) -> str:
-    """Returns the target's name. Older records have only the kind of its processor."""
+def _target(source: Source) -> str | None:
+    """Returns the target's name; None if it is not known. Older records have only the kind of its processor."""
     from autotune.compiler.target import TARGETS
 
     family, _, triple = source.identity.target.partition(" ")
@@ -92,7 +194,7 @@ def _target(source: Source) -> str:
         if one.family == family and (family == "opencl" or one.triple == triple)
     ]
     told = source.about.get("target")
-    return told if told in alike else alike[-1] if alike else "TARGET"
+    return told if told in alike else alike[-1] if alike else None
 
 
-__all__ = ["step_words", "tuning_words"]
+__all__ = ["step_words", "tuning_words", "typed_step"]

@@ -20,6 +20,7 @@ from autotune.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from autotune.jobs.provenance import Work
     from autotune.jobs.search import ReplayRequest, ReplayResult
 
 
@@ -94,11 +95,22 @@ def replay(
         return _traces(recorded, as_json=json)
     result = carried_out(request)
     if json:
-        write_json(_figures(request, result))
+        write_json(_figures(request, result), _work(request))
     else:
         _show(request, result)
-    write_next("cpu-config", "--objective", objective, "--model", "lenet")
+    # A model of a phone is there on every machine.
+    write_next("cpu-config", "--objective", objective, "--emulate", "meizu-16t", "--model", "lenet")
     return 0
+
+
+def _work(request: ReplayRequest) -> Work:
+    """Returns what a table is of: a run's model, or the network of some traces; a table of its own names none."""
+    from autotune.jobs.provenance import Work
+    from autotune.records import is_run, read_run
+
+    if is_run(request.recorded):
+        return Work.of_run(request.recorded, read_run(request.recorded).about)
+    return Work(None, request.network, request.batch)
 
 
 def _figures(request: ReplayRequest, result: ReplayResult) -> dict[str, Any]:

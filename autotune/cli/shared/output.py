@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.shared.streams import results
-from autotune.jobs.provenance import command_line_of
+from autotune.jobs.provenance import Work, command_line_of, named
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
@@ -27,6 +27,7 @@ _SHORTEST = 8
 _NAME = 28
 """Least width at which names of kernels can be told apart."""
 _NOTHING = ("", "-")
+_SHORT_ROLES = {"forward": "fwd", "data_grad": "dgrad", "weight_grad": "wgrad", "update": "upd"}
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 _WRITTEN: ContextVar[bool] = ContextVar("written", default=False)
 
@@ -44,6 +45,8 @@ class Column:
         least: Width to which its cells may be shortened to make room for other columns; 0 for no shortening.
         prose: Whether long cells are wrapped instead of shortened.
         whole: Whether it is shown only with `--wide`, where it replaces the column before it, its short form.
+        named: Whether its cells are names, whose beginning tells most: they are cut at their end, to one line.
+        short: Returns a shorter form of a cell, which is shown where names would have too little room.
     """
 
     title: str
@@ -52,6 +55,8 @@ class Column:
     least: int = 0
     prose: bool = False
     whole: bool = False
+    named: bool = False
+    short: Callable[[str], str] | None = None
 
 
 def number(title: str, rank: int = 0) -> Column:
@@ -61,11 +66,36 @@ def number(title: str, rank: int = 0) -> Column:
 
 def name_of(what: str) -> Column:
     """Returns a column of names, such as those of kernels. Other columns are dropped before these are cut."""
-    return Column(what, least=_NAME)
+    return Column(what, least=_NAME, named=True, short=lambda name: name.replace("2d ", " ", 1))
 
 
-def write_json(content: Mapping[str, Any]) -> None:
-    """Writes one object with its `schema_version` to stdout.
+def roles() -> Column:
+    """Returns a column of the roles of kernels."""
+    return Column("role", short=lambda role: _SHORT_ROLES.get(role, role))
+
+
+def speedups(title: str) -> Column:
+    """Returns a column of ratios with intervals, as `speedup_text` writes them."""
+    return Column(title, short=_short_speedup)
+
+
+def _short_speedup(text: str) -> str:
+    """Returns a ratio with its interval in two digits and without brackets."""
+    ratio, bracket, ends = text.partition(" (")
+    try:
+        shown = [float(end) for end in ends.removesuffix(")").split("-")]
+    except ValueError:
+        return text
+    told = "-".join(f"{end:.0f}" if end >= 10 else f"{end:.2g}" for end in shown)
+    return f"{ratio} {told}" if bracket else text
+
+
+def write_json(content: Mapping[str, Any], work: Work | None = None) -> None:
+    """Writes one object to stdout, with its `schema_version` and the names that every result has; see `named`.
+
+    Args:
+        content: The result.
+        work: What it is about, if it is of a run or of a model.
 
     Raises:
         RecordError: It has a number that JSON cannot represent.
@@ -73,7 +103,8 @@ def write_json(content: Mapping[str, Any]) -> None:
     from autotune.records import json_text
 
     _WRITTEN.set(True)
-    print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2), file=results())
+    whole = {"schema_version": SCHEMA_VERSION, **named(content, work)}
+    print(json_text(whole, 2), file=results())
 
 
 def write_error(message: str, hint: str, kind: str) -> None:
@@ -158,18 +189,16 @@ def write_text(text: str) -> None:
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Writes a table to stdout, no wider than the terminal.
 
-    If there is no room, columns are dropped by rank, and long cells are shortened in the middle. A line below the
-    table names the missing columns. Empty columns with a rank are dropped too. With `--wide`, everything is shown.
+    If there is no room, columns are dropped by rank. Then cells have their short forms, and long cells are cut:
+    names at their end, others in the middle. A line below the table names the missing columns. Empty columns with a
+    rank are dropped too. With `--wide`, everything is shown.
 
     Args:
         columns: Columns from left to right.
         rows: Cells, one for each column.
     """
     every = [[_one_line(cell) for cell in row] for row in rows]
-    natural = [
-        max(_cells(text) for text in (column.title, *(row[at] for row in every)))
-        for at, column in enumerate(columns)
-    ]
+    natural = _natural(columns, every)
     if _WIDE.get():
         shown = [
             at for at in range(len(columns)) if at + 1 == len(columns) or not columns[at + 1].whole
@@ -185,10 +214,29 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
         ]
         room = max(terminal_width() or _UNKNOWN, _NARROWEST)
         shown, widths, missing = _fitted(columns, natural, told, room)
+        if any(columns[at].named and widths[at] < min(natural[at], _NAME) for at in shown):
+            every = [_short(columns, row) for row in every]
+            shown, widths, missing = _fitted(columns, _natural(columns, every), told, room)
     for line in _lines([columns[at] for at in shown], every, shown, widths):
         print(line.rstrip())
     if missing:
         write_text(f"not shown: {', '.join(missing)}; --wide shows every column")
+
+
+def _natural(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the widths at which no cell is shortened."""
+    return [
+        max(_cells(text) for text in (column.title, *(row[at] for row in rows)))
+        for at, column in enumerate(columns)
+    ]
+
+
+def _short(columns: Sequence[Column], row: Sequence[str]) -> list[str]:
+    """Returns the short forms of a row's cells."""
+    return [
+        column.short(cell) if column.short else cell
+        for column, cell in zip(columns, row, strict=True)
+    ]
 
 
 def _fitted(
@@ -241,7 +289,7 @@ def _lines(
     alike = [_alike([row[at] for row in rows], room) for at, room in zip(shown, wide, strict=True)]
     for row in rows:
         cells = [
-            _broken(row[at], room, column.prose or row[at] in cut_alike)
+            _broken(row[at], room, column, alike=row[at] in cut_alike)
             for column, at, room, cut_alike in zip(columns, shown, wide, alike, strict=True)
         ]
         for number_of in range(max(map(len, cells))):
@@ -260,18 +308,33 @@ def _alike(texts: Iterable[str], room: int) -> set[str]:
     return {text for alike in shown.values() if len(alike) > 1 for text in alike}
 
 
-def _broken(text: str, room: int, wrapped: bool) -> list[str]:
-    """Returns the lines of a cell: one, shortened if it has to be, or several if it is wrapped."""
+def _broken(text: str, room: int, column: Column, *, alike: bool) -> list[str]:
+    """Returns the lines of a cell: one, shortened if it has to be, or several if it is wrapped.
+
+    Args:
+        text: The cell.
+        room: Its room.
+        column: Its column.
+        alike: Whether it would look like another cell if it were shortened.
+    """
     if _cells(text) <= room:
         return [text]
-    if wrapped:
+    if column.named:
+        return [_cut(text, room, tail=0)]
+    if column.prose or alike:
         return textwrap.wrap(text, room, break_on_hyphens=False)
     return [_cut(text, room)]
 
 
-def _cut(text: str, room: int) -> str:
-    """Returns a text with its middle removed."""
-    tail = (room - 1) // 3
+def _cut(text: str, room: int, tail: int | None = None) -> str:
+    """Returns a text with its middle removed.
+
+    Args:
+        text: The text.
+        room: The width of what is left, in characters.
+        tail: The width of its end that is kept; None for a third.
+    """
+    tail = (room - 1) // 3 if tail is None else tail
     head = room - 1 - tail
     while _cells(text[:head]) > room - 1 - tail:
         head -= 1

@@ -57,6 +57,7 @@ class Verdict:
         results: Kernels that ran. If a file differs, nothing is run.
         kernels: Number of kernels in the export.
         specs: Their shapes, in the form that `--op` takes, by name.
+        model, batch: The model and the batch size, if the export names one.
     """
 
     path: Path
@@ -67,6 +68,8 @@ class Verdict:
     results: tuple[ResultFinding, ...]
     kernels: int = 0
     specs: Mapping[str, str] = field(default_factory=dict)
+    model: str | None = None
+    batch: int | None = None
 
     @property
     def checked_kernels(self) -> int:
@@ -84,6 +87,8 @@ class Verdict:
         return {
             "path": str(self.path),
             "format": self.kind,
+            "model": self.model,
+            "batch": self.batch,
             "device": self.device,
             "ok": self.ok,
             "checked_files": self.checked_files,

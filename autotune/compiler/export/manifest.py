@@ -39,11 +39,15 @@ def manifest(
         more: Other fields that the format adds.
     """
     safe = next((one for one in variants if one.is_safe), None)
+    work = {(one.model, one.batch) for one in variants if not one.is_safe}
+    model, batch = work.pop() if len(work) == 1 else (None, None)
     return {
         "schema_version": MANIFEST_SCHEMA_VERSION,
         "format": kind,
         "name": name,
         "platform": platform,
+        "model": model,
+        "batch": batch,
         "stand_in": any(one.stand_in for one in variants),
         "versions": {
             "autotune": __version__,

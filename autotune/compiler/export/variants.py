@@ -20,7 +20,7 @@ from autotune.compiler.programs import (
 )
 from autotune.compiler.target import Limits, Space, TargetSpec, TuneRequest, same_code
 from autotune.errors import RecordError, UsageError
-from autotune.records import Result, Run, TaskResult, read_run
+from autotune.records import Result, Run, TaskResult, read_run, work_of
 from autotune.workloads.operators import Kernel
 
 SAFE = "default"
@@ -91,6 +91,8 @@ class Variant:
         device: Fingerprint of the device that it was measured on; empty for the safe variant.
         stand_in: Whether that device is a stand-in for the target's.
         source: Its origin, such as a run's folder name.
+        model: The model, without its folder; None for one operator.
+        batch: Samples in a step of it.
     """
 
     name: str
@@ -106,6 +108,8 @@ class Variant:
     device: tuple[tuple[str, Any], ...] = ()
     stand_in: bool = False
     source: str = ""
+    model: str | None = None
+    batch: int | None = None
 
     @property
     def is_safe(self) -> bool:
@@ -325,6 +329,7 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
     gpu, driver = opencl_device(result.device)
     details = result.device.get("details", {})
     name = "_".join(word for word in (request.target.name, cluster) if word)
+    model, batch = work_of(run.about)
     return Variant(
         name=re.sub(r"\W", "_", name),
         target=request.target,
@@ -339,6 +344,8 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
         device=tuple(result.device.items()),
         stand_in=result.stand_in,
         source=path.resolve().name,
+        model=None if model is None else Path(model).name,
+        batch=batch,
     )
 
 

@@ -117,7 +117,14 @@ def verify(
         () if files else tuple(results),
         len(kernels),
         {str(one["name"]): str(one["spec"]) for one in content["kernels"] if "spec" in one},
+        *_work(content),
     )
+
+
+def _work(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Returns the model and the batch size that a manifest names; None where it names none."""
+    model, batch = content.get("model"), content.get("batch")
+    return model if isinstance(model, str) else None, batch if isinstance(batch, int) else None
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -29,9 +29,18 @@ from autotune.compiler.target import TuneRequest
 from autotune.console import LiveProgress, stop_on_interrupt
 from autotune.errors import AutotuneError, TransientDeviceError, UsageError, counted
 from autotune.jobs.device import fleet_runner, model_runner
-from autotune.jobs.provenance import RunInterrupted, about_run, how_to_resume, named
-from autotune.jobs.requests import ResolvedRequest, StepRequest, check_allowed, outside, positive
+from autotune.jobs.provenance import RunInterrupted, Work, about_run, how_to_resume, named
+from autotune.jobs.requests import (
+    ResolvedRequest,
+    StepRequest,
+    check_allowed,
+    model_code,
+    outside,
+    positive,
+)
+from autotune.reading import reading
 from autotune.records import Result, Run, RunFolder, merged, place_of, read_run
+from autotune.workloads import tasks
 
 if TYPE_CHECKING:
     from autotune.compiler.step import MeasuredStep
@@ -72,8 +81,10 @@ class StepOutcome:
     interrupted: bool = False
 
 
-def resumed_request(path: Path, trials: int | None) -> tuple[TuneRequest, Run]:
+def resumed_request(path: Path, trials: int | None) -> tuple[ResolvedRequest, Run]:
     """Returns the request of a run to resume, and the run.
+
+    The request has the step as it was named, without its graph: `measure_step` makes that when it is needed.
 
     Args:
         path: The run's folder.
@@ -90,7 +101,10 @@ def resumed_request(path: Path, trials: int | None) -> tuple[TuneRequest, Run]:
     request = replace(request, start_from=start)
     if trials is not None:
         request = replace(request, trials=positive("--trials", trials))
-    return request, earlier
+    step = earlier.about.get("step")
+    with reading(path / "run.json"):
+        named_step = StepRequest.from_json(step) if step else None
+    return ResolvedRequest(request, named_step), earlier
 
 
 def tune(
@@ -151,12 +165,12 @@ def tune(
             result = None  # The run was waiting for a device.
         if result is None:
             raise RunInterrupted(folder.path, COMMAND)
-        workload = request.workload if request.batch is not None else None
         content = named(
             {**result.to_json(), "measured_step": None},
-            folder=folder.path,
-            model=step.model if step else workload,
-            batch=request.batch,
+            Work.of_run(folder.path, earlier.about)
+            if earlier
+            else Work(folder.path, step.model if step else None, request.batch),
+            resumed=earlier.about if earlier else None,
         )
         folder.result(content)
     return Tuned(folder.path, result, content, notice)
@@ -172,6 +186,10 @@ def measure_step(request: ResolvedRequest, done: Tuned, *, wanted: bool) -> Step
     """
     if why := _why_predicted(request, done, wanted):
         return StepOutcome(done.content, why)
+    try:
+        request = _with_graph(request, done.path)
+    except AutotuneError as error:
+        return StepOutcome(done.content, str(error))
     kept = f"autotune: interrupted; the result is kept in {done.path}"
     try:
         with (
@@ -203,9 +221,27 @@ def _why_predicted(request: ResolvedRequest, done: Tuned, wanted: bool) -> str:
         return "the kernels are for some of the cores, and a step is run on all of them"
     if not wanted:
         return "--no-step"
-    if request.graph is None:
-        return "a run that is resumed does not know its model; `autotune step` measures it"
+    if request.step is None:
+        return "the run was made by an earlier version, which did not record its step"
     return ""
+
+
+def _with_graph(request: ResolvedRequest, run: Path) -> ResolvedRequest:
+    """Returns a request with the graph of its step, which the request of a resumed run does not have.
+
+    Raises:
+        UsageError: The step is code that this user has not allowed, its file is gone, or its kernels have changed.
+    """
+    if request.graph is not None:
+        return request
+    assert request.step is not None
+    step, tuned = request.step.with_model(run), request.tuned
+    check_allowed(run, [model_code(step.model)])
+    wanted = step.training_step()
+    graph = wanted.graph(step.form(wanted.batch, tuned.space.layout))
+    if tasks(graph) != tuned.tasks:
+        raise UsageError(f"{step.model} is no longer the step that the run was made for")
+    return replace(request, wanted=wanted, graph=graph)
 
 
 def _measured(

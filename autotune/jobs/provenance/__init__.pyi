@@ -1,5 +1,5 @@
 from .interrupted import RunInterrupted, how_to_resume
-from .provenance import about_run, command_line, command_line_of, named
+from .provenance import Work, about_run, command_line, command_line_of, named
 
 __all__ = [
     "about_run",
@@ -8,4 +8,5 @@ __all__ = [
     "how_to_resume",
     "named",
     "RunInterrupted",
+    "Work",
 ]

@@ -8,11 +8,14 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from autotune import __version__
+from autotune.jobs.requests import DEFAULT_BATCH
+from autotune.records import work_of
 
 _COMMAND: ContextVar[str] = ContextVar("command", default="")
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
@@ -50,26 +53,55 @@ def _without_password(word: str) -> str:
     return hidden(word)
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a result is about.
+
+    Attributes:
+        folder: The run's folder; None if there is none.
+        model: The model, as the user named it; None for another program, for one operator, or if it is unknown.
+        batch: Samples in a step.
+    """
+
+    folder: Path | None = None
+    model: str | None = None
+    batch: int | None = None
+
+    @classmethod
+    def of_run(cls, folder: Path, about: Mapping[str, Any]) -> Work:
+        """Returns the work of a run.
+
+        Args:
+            folder: Its folder.
+            about: Content of its `run.json`.
+        """
+        model, batch = work_of(about)
+        return cls(folder, model, DEFAULT_BATCH if batch is None and model else batch)
+
+
 def named(
     content: Mapping[str, Any],
+    work: Work | None = None,
     *,
-    folder: Path | None = None,
-    model: str | None = None,
-    batch: int | None = None,
+    resumed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns a result with the names of its run and its model added.
+    """Returns a result with the names of its run and its model added, and how it was made.
 
     Args:
         content: The result. A name that it already contains is kept.
-        folder: The run's folder; None if none was made.
-        model: The model; None for another program, or for one operator.
-        batch: Samples in a step.
+        work: What it is about; None for a result that is of no run and of no model, such as a list of targets.
+        resumed: For a run that was resumed, content of its `run.json`: the command that made the run stays its
+            command.
     """
-    names = {
-        "run_folder": None if folder is None else str(folder), "model": model, "batch": batch,
-        "command": command_line(), "versions": versions(),
-    }  # fmt: skip
-    return {**names, **content}
+    names: dict[str, Any] = {}
+    if work is not None:
+        folder = None if work.folder is None else str(work.folder)
+        names = {"run_folder": folder, "model": work.model, "batch": work.batch}
+    if resumed is None:
+        names["command"] = command_line()
+    else:
+        names |= {"command": resumed.get("command", ""), "resume_command": command_line()}
+    return {**names, "versions": versions(), **content}
 
 
 def about_run(request: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from .step import (
     requested_step,
     step_feeds,
 )
-from .trusted import allow, check_allowed, model_code, outside
+from .trusted import allow, check_allowed, is_allowed, model_code, outside
 
 __all__ = [
     "allow",
@@ -25,6 +25,7 @@ __all__ = [
     "check_allowed",
     "DEFAULT_BATCH",
     "GIVE",
+    "is_allowed",
     "JOINT_TRIALS",
     "KERNEL_TRIALS",
     "KernelsRequest",

@@ -91,11 +91,16 @@ def check_allowed(holder: Path, names: Iterable[str | None]) -> None:
         UsageError: A name is not allowed.
     """
     for name in names:
-        if name is not None and not _mark(name).exists():
+        if name is not None and not is_allowed(name):
             raise UsageError(
                 f"{holder} names what was not used on this machine before: {name}",
                 hint=f"look at it; to let it be used: autotune trust {holder}",
             )
+
+
+def is_allowed(name: str) -> bool:
+    """Returns whether this user has used or allowed a name; see `check_allowed`."""
+    return _mark(name).exists()
 
 
 def _mark(name: str) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 from autotune.console import LiveProgress, stop_on_interrupt
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.jobs.device import ChosenDevice, Program, choose, find_meter, ready
-from autotune.jobs.provenance import RunInterrupted, about_run, how_to_resume, named
+from autotune.jobs.provenance import RunInterrupted, Work, about_run, how_to_resume, named
 from autotune.jobs.requests import (
     BLOCKS,
     DEFAULT_BATCH,
@@ -50,7 +50,7 @@ from autotune.jobs.steps import (
 from autotune.measurement import StepBench, body_zone
 from autotune.power import Meter
 from autotune.reading import reading
-from autotune.records import RunFolder, read_run
+from autotune.records import Run, RunFolder, read_run
 from autotune.studies.bench import DeviceBench, Measured, setting_of
 from autotune.studies.joint import (
     FormOnDevice,
@@ -100,8 +100,7 @@ class Search:
     Args:
         request: The request.
         logs: Folder that a new run's folder is made in.
-        resume: Folder of the run to resume; None for a new one.
-        events: Events that the resumed run has recorded.
+        earlier: The run to resume; None for a new one.
         listeners: Functions that are called with each event that the run records.
     """
 
@@ -110,14 +109,13 @@ class Search:
         request: SearchRequest,
         logs: Path | None,
         *,
-        resume: Path | None = None,
-        events: Events = (),
+        earlier: Run | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
         self._request = request
         self._logs = logs or Path("logs")
-        self._resume = resume
-        self._events = events
+        self._earlier = earlier
+        self._events: Events = earlier.events if earlier else ()
         self._listeners = listeners
 
     @classmethod
@@ -153,7 +151,7 @@ class Search:
         check_allowed(path, outside(request.to_json()))
         if given.trials is not None:
             request = replace(request, trials=given.trials)
-        return cls(request.checked(), logs, resume=path, events=earlier.events)
+        return cls(request.checked(), logs, earlier=earlier)
 
     @classmethod
     def new(
@@ -192,8 +190,8 @@ class Search:
         chosen = choose(request.device, request.ssh, request.emulate)
         study = request.study_request(chosen)
         step = request.step
-        if step is not None and self._resume is not None:
-            step = step.placed(self._resume, PUT_BACK)
+        if step is not None and self._earlier is not None:
+            step = step.placed(self._earlier.path, PUT_BACK)
             # The model keeps its old name: processes that share a study know it by that name.
             assert request.step is not None
             request = replace(
@@ -205,7 +203,7 @@ class Search:
         _check_device(request, step, study, chosen)
         wanted = needs_energy(study.objective, study.limits)
         meter = find_meter(chosen, request.meter or "auto", needed=wanted)
-        if self._resume is None:
+        if self._earlier is None:
             request = with_study_name(request, study, chosen.info.soc)
         if request.joint and step is not None and not step.runs:
             tuned = kernels_first(request, step, chosen, self._logs)
@@ -233,6 +231,8 @@ class Search:
         ):
             folder.listeners += self._listeners
             progress.notice(f"run folder: {folder.path}")
+            if request.storage is not None:
+                progress.notice(f"study: '{request.study}' in {hidden(request.storage)}")
             if chosen.info.emulated:
                 progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
             if not chosen.info.rooted:
@@ -245,13 +245,13 @@ class Search:
                         "start_temperature", low_c=steps.band.low_c, high_c=steps.band.high_c
                     )
                 yield _OpenSearch(
-                    prepared, self._events, steps, workload, folder, progress, interrupted
+                    prepared, self._earlier, steps, workload, folder, progress, interrupted
                 )
 
     def _folder(self, prepared: _Prepared) -> RunFolder:
         """Returns the run's folder. It is made this late so that a bad option leaves no folder behind."""
-        if self._resume is not None:
-            return RunFolder.reopen(self._resume)
+        if self._earlier is not None:
+            return RunFolder.reopen(self._earlier.path)
         request, info = prepared.request, prepared.chosen.info
         kept = replace(request, storage=request.storage and hidden(request.storage))
         about = about_run(kept.to_json(), info.to_json() | {"name": info.serial})
@@ -277,7 +277,7 @@ class _OpenSearch:
 
     Args:
         prepared: The search to carry out.
-        events: Events that earlier parts of the run have recorded.
+        earlier: The run that is resumed; None for a new one.
         steps: The device.
         workload: The workload on the device.
         folder: The run's folder.
@@ -288,14 +288,15 @@ class _OpenSearch:
     def __init__(
         self,
         prepared: _Prepared,
-        events: Events,
+        earlier: Run | None,
         steps: StepBench,
         workload: DeviceWorkload,
         folder: RunFolder,
         progress: LiveProgress,
         interrupted: Callable[[], bool],
     ) -> None:
-        self._prepared, self._events = prepared, events
+        self._prepared, self._earlier = prepared, earlier
+        self._events: Events = earlier.events if earlier else ()
         self._steps, self._workload = steps, workload
         self._folder, self._progress = folder, progress
         self._interrupted = interrupted
@@ -343,9 +344,10 @@ class _OpenSearch:
             content["per_operator"] = planned
         if whole is not None:
             self._add_joint(content, whole)
-        step = prepared.step
+        step = prepared.request.step
         model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
-        content = named(content, folder=self.path, model=model, batch=batch)
+        resumed = self._earlier.about if self._earlier else None
+        content = named(content, Work(self.path, model, batch), resumed=resumed)
         self._folder.result(content)
         return outcome, content
 

@@ -17,6 +17,7 @@ from autotune.studies.run import (
     default_url,
     faults_told,
     hidden,
+    identity_id,
     is_of,
     open_storage,
     study_of,
@@ -38,21 +39,33 @@ def same_storage(before: str | None, given: str) -> str:
     return given
 
 
-def study_name(search: SearchRequest, device: str) -> str:
-    """Returns the default name of a study: its command, its device and its workload.
+def study_name(search: SearchRequest, request: StudyRequest, soc: str) -> str:
+    """Returns the default name of a study: its command, objective, workload and device, and an id of the whole.
 
-    Processes with the same options, on devices of one model, find each other by this name.
+    Processes with the same options, on devices of one model, find each other by this name. Searches that could not
+    share a study have different names, because their ids differ.
 
     Args:
         search: The search's request.
-        device: The device's system on chip.
+        request: The study's request.
+        soc: The device's system on chip.
     """
+    device = search.emulate or soc
+    whole = identity_id(request.space, request.objective, request.limits, request.workload)
+    workload = _workload_name(search, "emulated step")
+    return f"{search.command_name} {request.objective} {workload} on {device} {whole}"
+
+
+def _names_before(search: SearchRequest, soc: str) -> tuple[str, ...]:
+    """Returns the default names of the same study in earlier versions, the newest first."""
+    return f"{search.command_name} {soc} {_workload_name(search, 'emulated')}", _STUDY
+
+
+def _workload_name(search: SearchRequest, unnamed: str) -> str:
     step = search.step
     if step is not None:
-        what = f"{Path(step.model).name} b{step.batch or DEFAULT_BATCH}"
-    else:
-        what = Path(search.command.split()[0]).name if search.command else "emulated"
-    return f"{search.command_name} {device} {what}"
+        return f"{Path(step.model).name} b{step.batch or DEFAULT_BATCH}"
+    return Path(search.command.split()[0]).name if search.command else unnamed
 
 
 def shared_study(search: SearchRequest, request: StudyRequest) -> Study | None:
@@ -64,22 +77,21 @@ def shared_study(search: SearchRequest, request: StudyRequest) -> Study | None:
         return study_of(request, storage, search.study or _STUDY)
 
 
-def with_study_name(search: SearchRequest, request: StudyRequest, device: str) -> SearchRequest:
+def with_study_name(search: SearchRequest, request: StudyRequest, soc: str) -> SearchRequest:
     """Returns the options of a new search with its study's name, which its run keeps.
 
-    If --storage has the same search under the name used by earlier versions, that study is continued.
+    If --storage has the same search under a name used by earlier versions, that study is continued.
     """
     if search.study is not None:
         return search
-    name = study_name(search, device)
+    names = [study_name(search, request, soc)]
     if search.storage is not None:
         storage = open_storage(search.storage)
+        asked = (request.space, request.objective, request.limits, request.workload)
         with faults_told(f"see whether {hidden(search.storage)} answers"):
-            if is_of(
-                storage, _STUDY, request.space, request.objective, request.limits, request.workload
-            ):
-                name = _STUDY
-    return replace(search, study=name)
+            before = [n for n in _names_before(search, soc) if is_of(storage, n, *asked)]
+            names = before + names
+    return replace(search, study=names[0])
 
 
 def study_place(search: SearchRequest, folder: RunFolder) -> tuple[BaseStorage, str]:

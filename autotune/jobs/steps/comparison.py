@@ -9,9 +9,8 @@ from typing import Any, Literal
 from autotune.console import LiveProgress
 from autotune.errors import StableDeviceError, UsageError
 from autotune.jobs.device import choose, find_meter, ready
-from autotune.jobs.provenance import about_run, named
+from autotune.jobs.provenance import Work, about_run, named
 from autotune.jobs.requests import (
-    DEFAULT_BATCH,
     PUT_BACK,
     SearchRequest,
     check_allowed,
@@ -122,8 +121,7 @@ def compare_points(request: ComparisonRequest) -> ComparisonResult:
             "blocks": verdict.blocks,
             "verdict": verdict.winner,
         }
-        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
-        content = named(content, folder=folder.path, model=model, batch=batch)
+        content = named(content, Work.of_run(folder.path, found.about))
         folder.result(content)
     return ComparisonResult(folder.path, content, points, chosen.info.emulated)
 

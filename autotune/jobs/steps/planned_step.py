@@ -13,7 +13,7 @@ from autotune.console import LiveProgress
 from autotune.devices import Cluster
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.jobs.device import ChosenDevice, choose, find_meter, finite, ready
-from autotune.jobs.provenance import named
+from autotune.jobs.provenance import Work, named
 from autotune.jobs.requests import DEFAULT_BATCH, GIVE, StepRequest
 from autotune.jobs.steps.device_workload import PlannedChoice, brought
 from autotune.measurement import (
@@ -110,8 +110,7 @@ def measured_plan(
             mine, own = _measured(steps, configurations[0], chosen, progress)
             result = named(
                 _result(path, plan, chosen, mine, own),
-                model=options.model,
-                batch=options.batch or DEFAULT_BATCH,
+                Work(None, options.model, options.batch or DEFAULT_BATCH),
             )
             try:
                 result["data_movement"] = steps.crossed()

@@ -10,7 +10,7 @@ from autotune.console import LiveProgress
 from autotune.devices import cpu_list
 from autotune.errors import NothingMeasuredError, UsageError
 from autotune.jobs.device import ChosenDevice, choose, find_meter, finite, ready
-from autotune.jobs.provenance import about_run, named
+from autotune.jobs.provenance import Work, about_run, named
 from autotune.jobs.requests import DEFAULT_BATCH, StepRequest, point_of
 from autotune.jobs.steps.device_workload import DeviceWorkload, brought, given_command
 from autotune.jobs.steps.step_records import at_most, calibrated
@@ -134,7 +134,7 @@ def profile(request: ProfileRequest, logs: Path) -> ProfileResult:
         content = _result(chosen, bench, setting, workload, measured, joined, folder.path)
         step = request.step
         called, size = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
-        content = named(content, folder=folder.path, model=called, batch=size)
+        content = named(content, Work(folder.path, called, size))
         folder.result(content)
     return ProfileResult(folder.path, content)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError
 from autotune.jobs.device import parse_size
-from autotune.jobs.provenance import named
+from autotune.jobs.provenance import Work, named
 from autotune.jobs.requests import StepRequest, step_feeds
 from autotune.measurement import median
 from autotune.workloads import LAYOUTS, StepForm, StepGraph, TrainingStep, output_again
@@ -124,7 +124,7 @@ def train(request: TrainingRequest) -> TrainingResult:
         }
     if len(done.losses) > WARM_UP and len(set(done.losses)) == 1:
         LOGGER.warning("the loss is the same after %d steps: nothing is learnt", len(done.losses))
-    return TrainingResult(named(content), interrupted=len(done.losses) < request.count)
+    return TrainingResult(named(content, Work()), interrupted=len(done.losses) < request.count)
 
 
 @dataclass

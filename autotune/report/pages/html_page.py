@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from autotune.records import json_text
-from autotune.report.plots import BANDS, COLOURS, LEFT, TOP, WIDTH, label
+from autotune.report.plots import BANDS, COLOURS, TOP, WIDTH, label
 from autotune.report.tables import csv_text
 
 _LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
@@ -40,27 +40,34 @@ _STYLE = f"""
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem;
   color: var(--ink); background: var(--paper); }}
 h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.2rem; margin-top: 2.5rem; }} a {{ color: var(--link); }}
-.wide {{ overflow-x: auto; margin: 1rem 0; }}
+.wide {{ overflow-x: auto; }} .wide, .plot {{ margin: 1rem 0; }}
 table {{ border-collapse: collapse; }}
 td, th {{ padding: 0.2rem 0.8rem 0.2rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--grid); max-width: 26rem; overflow-wrap: break-word; }}
 td.long {{ min-width: 15rem; overflow-wrap: anywhere; }}
 th.number, td.number {{ text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }}
-svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: auto; }}
+svg {{ display: block; width: 100%; max-width: 32rem; height: auto; }}
 {_PLOT_STYLE}.downloads {{ display: inline-block; margin: 0.3rem 1.2rem 0.3rem 0; }}
 .notice {{ background: var(--notice); border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }}
 @media screen and (max-width: 40rem) {{ body {{ margin: 1rem auto; padding: 0 0.7rem; }}
-  svg text {{ font-size: 13px; }} td, th {{ padding-right: 0.5rem; max-width: 14rem; }}
-  td.long {{ min-width: 9rem; }} table {{ font-size: 13px; }} .more {{ display: none; }}
-  .fits td {{ min-width: 0; overflow-wrap: anywhere; }}
+  td, th {{ padding-right: 0.5rem; max-width: none; }} td, td.long {{ min-width: 0; overflow-wrap: anywhere; }}
+  table {{ font-size: 13px; }} .more, .stacked thead {{ display: none; }}
+  .stacked, .stacked tbody, .stacked tr, .stacked td:first-child {{ display: block; }}
+  .stacked tr {{ border-bottom: 1px solid var(--grid); padding: 0.3rem 0; }}
+  .stacked td, .stacked td.number {{ display: inline-block; border: 0; padding: 0 0.9rem 0 0; max-width: 100%;
+    text-align: left; white-space: normal; }}
+  .stacked tr td:empty {{ display: none; }}
+  .stacked td::before {{ content: attr(data-of) " "; color: var(--soft); }}
   h1 {{ font-size: 1.25rem; overflow-wrap: anywhere; }} }}
 @media print {{ :root {{ {_LIGHT} }} body {{ max-width: none; margin: 0; font-size: 11px; }}
-  .downloads {{ display: none; }}  .wide {{ overflow: visible; }} svg {{ min-width: 0; }}
+  .downloads {{ display: none; }}  .wide {{ overflow: visible; }}
   svg, tr, .notice {{ break-inside: avoid; }} h2 {{ break-after: avoid; }}
   td, th, th.number {{ white-space: normal; overflow-wrap: anywhere; padding-right: 0.35rem; }}
   td.long {{ min-width: 0; }} table.many {{ font-size: 8px; }} * {{ print-color-adjust: exact; }} }}
 """
-_LONG_CELL, _MANY_COLUMNS = 40, 8
+_LONG_CELL, _MANY_COLUMNS, _FEW_COLUMNS = 40, 8, 3
+_EDGE = 6
+"""Room at both ends of a picture's heading."""
 # A page may load nothing. Browsers enforce this.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -101,7 +108,7 @@ def picture(plot: str, heading: str) -> str:
     return (
         f"{root}\n<style>{style}</style>\n"
         '<rect width="100%" height="100%" style="fill: var(--paper)"/>\n'
-        f"{label(LEFT, TOP - 6, heading, 'label', WIDTH - LEFT)}\n{inside}</svg>\n"
+        f"{label(_EDGE, TOP - 6, heading, 'label', WIDTH - 2 * _EDGE)}\n{inside}</svg>\n"
     )
 
 
@@ -117,8 +124,10 @@ def table(
         columns: Headings.
         rows: Cells, one for each column.
         numbers: Columns that are aligned right.
-        narrow: Columns that a narrow screen shows; empty for all.
+        narrow: Columns that a narrow screen shows; empty for all. Then a row of more than three columns becomes a
+            block there, with each cell after its heading.
     """
+    stacked = not narrow and len(columns) > _FEW_COLUMNS
     kinds = [
         ["number"] * (column in numbers) + ["more"] * (bool(narrow) and column not in narrow)
         for column in columns
@@ -130,17 +139,22 @@ def table(
     lines = []
     for row in rows:
         cells = "".join(
-            f"<td{_class([*kind, *_long(cell, kind)])}>{escape(cell)}</td>"
-            for cell, kind in zip(row, kinds, strict=True)
+            f"<td{_class([*kind, *_long(cell, kind)])}{_of(column, stacked)}>{escape(cell)}</td>"
+            for column, cell, kind in zip(columns, row, kinds, strict=True)
         )
         lines.append(f"<tr>{cells}</tr>")
     body = "\n".join(lines)
-    kind = _class(["many"] * (len(columns) > _MANY_COLUMNS) + ["fits"] * bool(narrow))
+    kind = _class(["many"] * (len(columns) > _MANY_COLUMNS) + ["stacked"] * stacked)
     return f'<div class="wide"><table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
 
 
 def _long(cell: str, kind: Sequence[str]) -> Sequence[str]:
     return ("long",) if len(cell) > _LONG_CELL and "number" not in kind else ()
+
+
+def _of(column: str, stacked: bool) -> str:
+    """Returns the attribute that holds a cell's heading, which a narrow screen shows before it."""
+    return f' data-of="{escape(column)}"' if stacked and column else ""
 
 
 def _class(names: Sequence[str]) -> str:

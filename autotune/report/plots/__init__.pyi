@@ -1,7 +1,7 @@
 from . import charts
 from .bar_charts import Bar, Ratio, Small, bars, intervals, many, stacked
 from .charts import Band, Point, Series
-from .svg import BANDS, COLOURS, LEFT, TOP, WIDTH, Axis, label
+from .svg import BANDS, COLOURS, TOP, WIDTH, Axis, label
 
 __all__ = [
     "Axis",
@@ -13,7 +13,6 @@ __all__ = [
     "COLOURS",
     "intervals",
     "label",
-    "LEFT",
     "many",
     "Point",
     "Ratio",

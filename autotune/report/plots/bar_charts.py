@@ -12,15 +12,15 @@ from autotune.report.plots.svg import (
     TOP,
     WIDTH,
     Axis,
+    apart,
     drawing,
     label,
     legend,
-    room_of,
     span,
 )
 
-_LEFT, _BAR, _BELOW = 230, 22, 50
-_COLUMNS, _SMALL, _GAP, _HEAD = 3, 84, 12, 34
+_LEFT, _BAR, _BELOW = 180, 22, 50
+_COLUMNS, _SMALL, _GAP, _HEAD = 2, 84, 12, 34
 
 
 @dataclass(frozen=True)
@@ -207,13 +207,12 @@ def many(title: str, x: Axis, y: Axis, plots: Sequence[Small]) -> str:
 def _rows(axis: Axis, labels: Sequence[str]) -> list[str]:
     """Draws the axis below rows, and the texts before them."""
     bottom = TOP + _BAR * len(labels)
-    parts, end = [], 0.0
-    for tick in axis.ticks():
-        at, half = _at(axis, tick), room_of(f"{tick:g}") / 2
-        parts.append(f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{bottom}" class="grid"/>')
-        if at - half > end and at + half < WIDTH:
-            parts.append(label(at, bottom + 16, f"{tick:g}", "tick middle"))
-            end = at + half + 4
+    ticks = [(_at(axis, tick), tick) for tick in axis.ticks()]
+    parts = [
+        f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{bottom}" class="grid"/>'
+        for at, _ in ticks
+    ]
+    parts += [label(at, bottom + 16, f"{tick:g}", "tick middle") for at, tick in apart(ticks)]
     parts += [
         label(_LEFT - 6, TOP + _BAR * number + 15, text, "tick end", _LEFT - 12)
         for number, text in enumerate(labels)

@@ -280,7 +280,7 @@ def heat_map(
                 middle = left + wide / 2
                 parts.append(label(middle, top + high / 2 + 4, shown, f"cell {ink}"))
     for c, heading in enumerate(columns):
-        if c % every == 0:
-            middle = LEFT + (c + 0.5) * wide
+        middle = LEFT + (c + 0.5) * wide
+        if c % every == 0 and middle + room_of(heading) / 2 < WIDTH:
             parts.append(label(middle, HEIGHT - BOTTOM + 16, heading, "tick middle"))
     return drawing(title, told, parts)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 88, 20, 20, 55
+WIDTH, HEIGHT = 440, 330
+"""Size of a plot in units in which text has 12: a screen of 390 pixels shows such text with 9 pixels at least."""
+LEFT, RIGHT, TOP, BOTTOM = 80, 16, 20, 55
 COLOURS = 10
 """Number of distinct kinds of lines and marks; `page.py` has their colours."""
 BANDS = 10
@@ -20,6 +21,8 @@ _LETTER = 7.2
 """Width of a letter at 12 pixels in a wide font."""
 _LEGEND_COLUMNS = 3
 _MOST_TICKS = 9
+_EDGE = 4
+"""Distance of the texts of an axis from the edge."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def frame(x: Axis, y: Axis) -> list[str]:
         parts.append(
             f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}" class="grid"/>'
         )
-    for at, value in _apart(x):
+    for at, value in apart([(x_at(x, value), value) for value in x.ticks()]):
         parts.append(label(at, HEIGHT - BOTTOM + 16, f"{value:g}", "tick middle"))
     for value in y.ticks():
         at = y_at(y, value)
@@ -125,13 +128,17 @@ def frame(x: Axis, y: Axis) -> list[str]:
     return parts
 
 
-def _apart(axis: Axis) -> list[tuple[float, float]]:
-    """Returns ticks inside of the plot whose texts do not touch."""
+def apart(ticks: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Returns those ticks of a horizontal axis whose texts are inside of the plot and do not touch.
+
+    Args:
+        ticks: Position and value of each, from the left.
+    """
     found: list[tuple[float, float]] = []
     end = 0.0
-    for value in axis.ticks():
-        at, half = x_at(axis, value), room_of(f"{value:g}") / 2
-        if at - half > end and at + half < WIDTH:
+    for at, value in ticks:
+        half = room_of(f"{value:g}") / 2
+        if at - half > end and at + half < WIDTH - _EDGE:
             found.append((at, value))
             end = at + half + 4
     return found
@@ -173,9 +180,8 @@ def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT)
         height: Height in the units of `WIDTH`.
     """
     inside = "\n".join(parts)
-    # On a narrow screen a plot is as wide as its text needs to be readable, and scrolls: see `html_page.py`.
     return (
-        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
+        f'<div class="plot"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg">\n'
         f"<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>\n{inside}\n</svg></div>"
     )

@@ -1,6 +1,6 @@
 from .cpu_config import CpuConfigRun, Outcome, Progress
 from .finals import Final, contenders, figures_ratio, final_of, measure_again
-from .identity import is_of
+from .identity import identity_id, is_of
 from .interleaving import figures_of, in_both, interleaved_blocks
 from .repeats import REFERENCE_EVERY, Record
 from .results import Found, best_point, found_of, nearest_text, result
@@ -27,6 +27,7 @@ __all__ = [
     "Found",
     "found_of",
     "hidden",
+    "identity_id",
     "in_both",
     "interleaved_blocks",
     "is_of",

@@ -33,6 +33,12 @@ def _identity(
     }
 
 
+def identity_id(space: CpuSpace, objective: Objective, limits: Limits, workload: str) -> str:
+    """Returns six hexadecimal digits that are equal for equal identities; see `claim`."""
+    whole = json.dumps(_identity(space, objective, limits, workload))
+    return hashlib.sha256(whole.encode()).hexdigest()[:6]
+
+
 def is_of(
     storage: BaseStorage,
     name: str,

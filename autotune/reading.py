@@ -34,6 +34,8 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 """A number of things."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """Any finite number."""
+Name = Annotated[str, Field(max_length=4000)]
+"""A name, a specification or another short text. A file path fits too."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,11 @@ def typed(kind: type[T], value: Any) -> T:
         raise Unreadable(f"{where or 'the whole'}: {first['msg']}") from None
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
+
+
+def is_version(value: Any, version: int) -> bool:
+    """Returns whether a file's value is this version. True and 1.0, which are equal to 1 in Python, are not."""
+    return type(value) is int and value == version
 
 
 @contextmanager

@@ -7,11 +7,12 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError
-from autotune.reading import LINES, Unreadable, packed_lines
+from autotune.reading import LINES, Unreadable, is_version, packed_lines
 from autotune.records.database import Database, Schedule, Source
 from autotune.records.json_form import json_text
 from autotune.records.lines import disk_error
@@ -66,26 +67,34 @@ def read_database(path: Path) -> Database:
     head = next(lines, None)
     if not isinstance(head, dict) or head.get("kind") != _KIND:
         raise RecordError(f"{path} holds no records of autotune")
-    if head.get("schema_version") != SCHEMA_VERSION:
+    if not is_version(head.get("schema_version"), SCHEMA_VERSION):
         raise RecordError(
             f"{path} is of schema version {head.get('schema_version')!r:.20}, and this reads {SCHEMA_VERSION}"
         )
     sources: list[Source] = []
     schedules: list[Schedule] = []
-    known: set[str] = set()
+    known: dict[str, set[str]] = {}
     for number, line in enumerate(lines, start=2):
         try:
             if not isinstance(line, dict):
                 raise Unreadable("it is neither a source nor a schedule")
             if "source" in line:
                 sources.append(Source.from_json(line["source"]))
-                known.add(sources[-1].id)
+                known.setdefault(sources[-1].id, set()).update(sources[-1].tasks)
             else:
                 schedules.append(Schedule.from_json(line.get("schedule")))
-                if not known.issuperset(schedules[-1].seconds):
-                    raise Unreadable(f"{schedules[-1].task[:80]}: a time of an unknown source")
+                _check_origin(schedules[-1], known)
         except Unreadable as error:
             raise RecordError(f"{path} is damaged: line {number}: {error}") from None
         except RecordError as error:
             raise RecordError(f"{path}: line {number}: {error.message}", hint=error.hint) from None
     return Database.of(sources, schedules)
+
+
+def _check_origin(schedule: Schedule, known: Mapping[str, set[str]]) -> None:
+    """Refuses a schedule whose times are of an unknown source, or of one that has not searched for its kernel."""
+    for source in schedule.seconds:
+        if source not in known:
+            raise Unreadable(f"{schedule.task[:80]}: a time of an unknown source")
+        if schedule.task not in known[source]:
+            raise Unreadable(f"{schedule.task[:80]}: its source has no such kernel")

@@ -124,7 +124,9 @@ def read_run(path: Path) -> Run:
             hint="give a folder that a run has made in logs/",
         )
     about = read_json(path / _RUN)
-    if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
+    if not isinstance(about, dict) or not reading.is_version(
+        about.get("schema_version"), RUN_SCHEMA_VERSION
+    ):
         raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
     with reading.reading(path / _RUN):
         check_request(about.get("request", {}))

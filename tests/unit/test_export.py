@@ -294,6 +294,7 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"schema_version": 2.0}, "schema version 2"),
         ({"files": {}}, "lists no files"),
         ({"files": ["a"]}, "no SHA-256"),
         ({"files": {"a": "b"}}, "no SHA-256"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from autotune.cli.options.next_words import tuning_words
-from autotune.records.database import Database, Identity, SearchedTask, Source
+from autotune.records.database import About, Database, Form, Identity, SearchedTask, Source
 
 KERNEL = SearchedTask("matmul:m=8,n=8,k=8", "forward", 1, 0.5, 9, ())
 
@@ -15,14 +15,16 @@ def source(
 ) -> Source:
     device = "emulated meizu-16t" if kind == "model" else "a device"
     identity = Identity(device, kind, "", "0.27.0", target, stand_in=False)
-    return Source(name, identity, cores, {"run": name, **about}, 9, {"a": KERNEL})
+    return Source(
+        name, identity, cores, About(**{"run": name, "began": 0.0, **about}), 9, {"a": KERNEL}
+    )
 
 
 def words(*sources: Source) -> str:
     return " ".join(map(str, tuning_words(Database.of(sources, []))))
 
 
-FORM = {"classes": 7, "optimizer": "adam", "micro_batch": 1}
+FORM = Form(classes=7, optimizer="adam", micro_batch=1)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ FORM = {"classes": 7, "optimizer": "adam", "micro_batch": 1}
             "--model lenet --batch 2 --classes 7 --optimizer adam --micro-batch 1",
         ),
         (
-            {"workload": "Net", "batch": 2, "step": {"input_shape": "3x32x32"}},
+            {"workload": "Net", "batch": 2, "step": Form(input_shape="3x32x32")},
             "--model MODEL --batch 2 --input-shape 3x32x32",
         ),
         ({"workload": "matmul", "batch": None}, "--op matmul:m=8,n=8,k=8 --role forward"),
@@ -52,7 +54,7 @@ FORM = {"classes": 7, "optimizer": "adam", "micro_batch": 1}
         ),
         # From elsewhere: nothing that changes the terminal, and no code.
         (
-            {"workload": "net.py:make", "batch": 2, "step": {"optimizer": "\x1b[2J", "runs": "/x"}},
+            {"workload": "net.py:make", "batch": 2, "step": Form(optimizer="\x1b[2J")},
             "--model MODEL --batch 2 --",
         ),
     ],

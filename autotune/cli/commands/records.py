@@ -162,7 +162,7 @@ def show(
     for source in found.sources.values():
         about = source.about
         write_text(
-            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, "
+            f"{source.id}: {about.run}, {about.workload}, batch {about.batch}, "
             f"{counted(source.trials, 'trial')}, "
             f"{source.identity}, {source.cores}"
         )
@@ -403,8 +403,8 @@ def _summary(path: Path, database: Database) -> dict[str, Any]:
                 (task.count, min((s for s in (best.get(name), task.default_s) if s), default=None))
                 for name, task in source.tasks.items()
             ]
-            batch = source.about["batch"]
-            name = f"{source.about['workload']}{'' if batch is None else f' b{batch}'}"
+            about = source.about
+            name = f"{about.workload}{'' if about.batch is None else f' b{about.batch}'}"
             known = (
                 None if any(s is None for _, s in times) else sum(n * (s or 0) for n, s in times)
             )
@@ -419,7 +419,7 @@ def _summary(path: Path, database: Database) -> dict[str, Any]:
                 "id": s.id,
                 "cores": s.cores,
                 "trials": s.trials,
-                **s.about,
+                **s.about.to_json(),
                 "device": s.identity.device,
             }
             for s in database.sources.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,35 +40,28 @@ def tuning_words(database: Database) -> list[object]:
 
     known = {model.name for model in MODELS}
     made = sorted(
-        database.sources.values(), key=lambda one: (one.about.get("workload") in known, _began(one))
+        database.sources.values(), key=lambda one: (one.about.workload in known, one.about.began)
     )
     if not made:
         return ["--model", "MODEL"]
     return [*_what(made[-1], known), *_where(made[-1])]
 
 
-def _began(source: Source) -> float:
-    began = source.about.get("began")
-    return began if isinstance(began, int | float) else 0.0
-
-
 def _what(source: Source, known: set[str]) -> list[object]:
     from autotune.jobs.requests import StepRequest
+    from autotune.records import Form
 
-    workload, batch = source.about.get("workload"), source.about.get("batch")
+    workload, batch = source.about.workload, source.about.batch
     kernels = list(source.tasks.values())
     if batch is None and kernels:
         return ["--op", kernels[0].spec, "--role", ",".join(one.role for one in kernels)]
-    form = source.about.get("step")
     told = {
         name: value
-        for name, value in (form if isinstance(form, dict) else {}).items()
-        if isinstance(value, int) or (isinstance(value, str) and value.isprintable())
+        for name, value in asdict(source.about.step or Form()).items()
+        if not isinstance(value, str) or value.isprintable()
     }
     model = workload if workload in known else "MODEL"
-    return step_words(
-        StepRequest.from_json({**told, "model": model}), batch if isinstance(batch, int) else None
-    )
+    return step_words(StepRequest(model, **told), batch)
 
 
 def _where(source: Source) -> list[object]:
@@ -91,7 +85,7 @@ def _target(source: Source) -> str:
         for one in TARGETS
         if one.family == family and (family == "opencl" or one.triple == triple)
     ]
-    told = source.about.get("target")
+    told = source.about.target
     return told if told in alike else alike[-1] if alike else "TARGET"
 
 

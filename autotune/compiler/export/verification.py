@@ -31,7 +31,7 @@ from autotune.compiler.export.tree import copied, folders_of, is_plain
 from autotune.compiler.native import Platform
 from autotune.devices import Device
 from autotune.errors import RecordError, UsageError
-from autotune.reading import read_json
+from autotune.reading import is_version, read_json
 from autotune.records import write_json
 from autotune.scratch import Scratch
 
@@ -133,7 +133,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"no export at {path}: {MANIFEST} is missing", hint="make one with `autotune export`"
         )
     content = read_json(file, error=RecordError)
-    if not isinstance(content, dict) or content.get("schema_version") != MANIFEST_SCHEMA_VERSION:
+    if not isinstance(content, dict) or not is_version(
+        content.get("schema_version"), MANIFEST_SCHEMA_VERSION
+    ):
         raise RecordError(
             f"{file} is not a manifest of schema version {MANIFEST_SCHEMA_VERSION}",
             hint="export the run again",

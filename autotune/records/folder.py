@@ -16,7 +16,7 @@ from typing import Any
 from autotune import reading
 from autotune.errors import RecordError, UsageError
 from autotune.reading import Unreadable
-from autotune.records.events import check_event, check_request
+from autotune.records.events import check_about, check_event
 from autotune.records.json_form import json_text
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
 from autotune.records.result import Result
@@ -129,7 +129,7 @@ def read_run(path: Path) -> Run:
     ):
         raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
     with reading.reading(path / _RUN):
-        check_request(about.get("request", {}))
+        check_about(about)
     events = read_lines(path / _EVENTS) if (path / _EVENTS).exists() else []
     command = str(about.get("request", {}).get("kind"))
     for number, event in enumerate(events, start=1):

@@ -296,7 +296,11 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def lines(
-    file: IO[bytes], limits: Limits = LINES, *, torn_end: bool = False
+    file: IO[bytes],
+    limits: Limits = LINES,
+    *,
+    torn_end: bool = False,
+    nan_as_null: bool = False,
 ) -> Iterator[tuple[int, Any]]:
     """Reads JSON lines one after the other.
 
@@ -304,6 +308,7 @@ def lines(
         file: The file, open for reading.
         limits: How large it and its lines may be.
         torn_end: Whether to leave out a last line without its newline, which a kill cut short.
+        nan_as_null: As for `parse_json`.
 
     Yields:
         The line's number, from 1, and its value.
@@ -325,7 +330,7 @@ def lines(
         if torn_end and not line.endswith(b"\n"):
             return
         try:
-            value, taken = _parsed(line, limits, nan_as_null=False)
+            value, taken = _parsed(line, limits, nan_as_null=nan_as_null)
         except Unreadable as reason:
             raise Unreadable(f"line {number} is damaged: {reason}") from None
         memory += taken

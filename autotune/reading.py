@@ -252,6 +252,7 @@ def reading(what: Path | str) -> Iterator[None]:
         raise RecordError(f"{what} is damaged: {str(reason)[:200]} is missing") from reason
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as reason:
         text = (str(reason).strip().splitlines() or [type(reason).__name__])[0]
+        text = text.partition("; use sys.set_int_max_str_digits")[0]  # Advice for programmers.
         raise RecordError(f"{what} is damaged: {text[:200]}") from reason
     except RecursionError as reason:
         raise RecordError(f"{what} is damaged: it is nested too deep") from reason

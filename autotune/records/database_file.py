@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,7 @@ def write_database(path: Path, database: Database) -> None:
     Raises:
         RecordError: It cannot be written.
     """
-    lines: list[dict[str, Any]] = [{"schema_version": SCHEMA_VERSION, "kind": _KIND}]
-    lines += [{"source": source.to_json()} for _, source in sorted(database.sources.items())]
-    lines += [{"schedule": one.to_json()} for _, one in sorted(database.schedules.items())]
-    text = "".join(json_text(line, sort_keys=True) + "\n" for line in lines)
+    text = "".join(json_text(line, sort_keys=True) + "\n" for line in _lines(database))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -54,6 +51,13 @@ def write_database(path: Path, database: Database) -> None:
             raise
     except OSError as error:
         raise disk_error(path, error) from error
+
+
+def _lines(database: Database) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a database one by one: all of its traces at once take much memory."""
+    yield {"schema_version": SCHEMA_VERSION, "kind": _KIND}
+    yield from ({"source": source.to_json()} for _, source in sorted(database.sources.items()))
+    yield from ({"schedule": one.to_json()} for _, one in sorted(database.schedules.items()))
 
 
 def read_database(path: Path) -> Database:

@@ -23,17 +23,20 @@ from autotune.cli.shared import (
     write_text,
 )
 from autotune.errors import counted
+from autotune.waits import waiting
 
 if TYPE_CHECKING:
     from autotune.records import Database
 
 STORE = Path("records")
+_READ = "records to be read"
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Place = "a database, a run, or a folder of them"
 
 
 @with_wide
+@waiting(_READ)
 def list_databases(
     folder: Annotated[
         Path,
@@ -99,6 +102,7 @@ def list_databases(
 
 
 @with_wide
+@waiting(_READ)
 def show(
     database: Annotated[
         Path,
@@ -169,6 +173,7 @@ def show(
     write_next("kernels", *tuning_words(found), "--records", database)
 
 
+@waiting(_READ)
 def merge(
     databases: Annotated[
         list[Path],
@@ -261,6 +266,7 @@ def merge(
 
 
 @with_wide
+@waiting(_READ)
 def diff(
     a: Annotated[
         Path,
@@ -358,6 +364,7 @@ def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
     write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", "merged")
 
 
+@waiting(_READ)
 def pull(
     folder: Annotated[
         Path,

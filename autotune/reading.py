@@ -6,7 +6,6 @@ are checked before a text is parsed. Refused content raises a one-line error tha
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -34,6 +33,8 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 """A number of things."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """Any finite number."""
+Name = Annotated[str, Field(max_length=4000)]
+"""A name, a specification or another short text. A file path fits too."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Limits:
         all_memory: The same for all lines of a file, added up line by line.
         depth: Nesting of lists and objects. The limit is kept to within a factor of two.
         packed_ratio: How many times larger an unpacked file may be than the packed one, beyond the first 16 MiB.
+        packed_bytes: Bytes of a packed file.
     """
 
     bytes: int
@@ -57,6 +59,7 @@ class Limits:
     all_memory: int = 1536 * _MIB
     depth: int = 32
     packed_ratio: int = 100
+    packed_bytes: int = 64 * _MIB
 
 
 SMALL = Limits(bytes=4 * _MIB, line_bytes=4 * _MIB)
@@ -71,6 +74,7 @@ _VALUE_BYTES = 40
 _SIGN_BYTES = {b",": _VALUE_BYTES, b":": _VALUE_BYTES, b"[": 64, b"{": 200}
 """Approximate memory in CPython for each sign: one more value, a list, an object."""
 _TOML_BYTES = _MIB
+_CHUNK_BYTES = 1 << 16
 _TOML_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY}){{{SMALL.depth}}}")
 _MOST_DIGITS = 24
@@ -225,6 +229,11 @@ def typed(kind: type[T], value: Any) -> T:
         raise Unreadable("it is nested too deep") from None
 
 
+def is_version(value: Any, version: int) -> bool:
+    """Returns whether a file's value is this version. True and 1.0, which are equal to 1 in Python, are not."""
+    return type(value) is int and value == version
+
+
 @contextmanager
 def reading(what: Path | str) -> Iterator[None]:
     """Turns errors during the use of a file's data into an error that the file is damaged.
@@ -243,6 +252,7 @@ def reading(what: Path | str) -> Iterator[None]:
         raise RecordError(f"{what} is damaged: {str(reason)[:200]} is missing") from reason
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as reason:
         text = (str(reason).strip().splitlines() or [type(reason).__name__])[0]
+        text = text.partition("; use sys.set_int_max_str_digits")[0]  # Advice for programmers.
         raise RecordError(f"{what} is damaged: {text[:200]}") from reason
     except RecursionError as reason:
         raise RecordError(f"{what} is damaged: it is nested too deep") from reason
@@ -287,7 +297,11 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def lines(
-    file: IO[bytes], limits: Limits = LINES, *, torn_end: bool = False
+    file: IO[bytes],
+    limits: Limits = LINES,
+    *,
+    torn_end: bool = False,
+    nan_as_null: bool = False,
 ) -> Iterator[tuple[int, Any]]:
     """Reads JSON lines one after the other.
 
@@ -295,6 +309,7 @@ def lines(
         file: The file, open for reading.
         limits: How large it and its lines may be.
         torn_end: Whether to leave out a last line without its newline, which a kill cut short.
+        nan_as_null: As for `parse_json`.
 
     Yields:
         The line's number, from 1, and its value.
@@ -316,7 +331,7 @@ def lines(
         if torn_end and not line.endswith(b"\n"):
             return
         try:
-            value, taken = _parsed(line, limits, nan_as_null=False)
+            value, taken = _parsed(line, limits, nan_as_null=nan_as_null)
         except Unreadable as reason:
             raise Unreadable(f"line {number} is damaged: {reason}") from None
         memory += taken
@@ -329,18 +344,58 @@ def packed_lines(path: Path, limits: Limits, error: type[AutotuneError]) -> Iter
     """Reads a gzipped file of JSON lines, one line after the other.
 
     Raises:
-        AutotuneError: Of the given kind: it cannot be read, is damaged, or exceeds a limit.
+        AutotuneError: Of the given kind: it cannot be read, is damaged, exceeds a limit, or goes on after the end
+            of what is packed.
     """
     with open_file(path, error) as packed:
         size = os.fstat(packed.fileno()).st_size
+        if size > limits.packed_bytes:
+            raise error(f"{path} is larger than {_size(limits.packed_bytes)}")
         most = min(limits.bytes, 16 * _MIB + limits.packed_ratio * size)
         own = replace(limits, bytes=most)
         try:
-            with gzip.GzipFile(fileobj=packed) as file, io.BufferedReader(file) as unpacked:
+            with io.BufferedReader(_Unpacked(packed), _CHUNK_BYTES) as unpacked:
                 for _, value in lines(unpacked, own):
                     yield value
         except (OSError, EOFError, zlib.error, Unreadable) as reason:
             raise error(f"{path} is damaged: {reason}") from None
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzipped file that is one stream, as gzip writes it. Nothing may follow the stream.
+
+    Python's `gzip` reads a header byte by byte, accepts any number of streams, and zeros after them.
+
+    Args:
+        packed: The file.
+    """
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills a buffer, and returns the number of bytes; 0 at the end.
+
+        Raises:
+            EOFError: The file ends within the stream.
+            zlib.error: The stream is damaged.
+            Unreadable: Something follows the stream.
+        """
+        while not self._stream.eof:
+            chunk = self._stream.unconsumed_tail or self._packed.read(_CHUNK_BYTES)
+            if not chunk:
+                raise EOFError("it is cut short")
+            found = self._stream.decompress(chunk, len(buffer))
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
+        if self._stream.unused_data or self._packed.read(1):
+            raise Unreadable("something follows its end")
+        return 0
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

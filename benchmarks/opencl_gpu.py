@@ -268,8 +268,8 @@ def recorded(
         ]
         if not runs:
             continue
-        run = max(runs, key=lambda source: source.about["began"])
-        if run.about.get("knew"):
+        run = max(runs, key=lambda source: source.about.began)
+        if run.about.knew:
             raise UsageError(_KNEW.format(f"{name} in {records}"))
         tried = [one for one in tasks.get(kernel.name, []) if run.id in one.seconds]
         if not tried:
@@ -281,7 +281,7 @@ def recorded(
             print(f"{name}: {error.message}", flush=True)
             continue
         found[name] = Candidate.of(best.digest, module)
-        if run.about.get("had_records"):
+        if run.about.had_records:
             taught.add(name)
     return found, taught
 

@@ -1,8 +1,10 @@
 """Fuzz test of valid records that are changed at random.
 
-The mutants are read as `--records`, `--from`, `resume` and `export` read records. Each must give a valid schedule
-or be refused in one line. A child process reads them under strace, which shows every process that it starts, file
-that it writes and connection that it opens. A mutant that kills the child or takes too long also counts as a fault.
+The mutants are read as `--records`, `--from`, `resume` and `export` read records, and by the functions of the
+commands `records list`, `show`, `diff`, `merge` and `pull`, `runs` and `trust`. Each must give a valid schedule or
+be refused in one line, and nothing printed may control a terminal. A child process reads them under strace, which
+shows every process that it starts, file that it writes and connection that it opens. A mutant that kills the child
+or takes too long also counts as a fault.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import argparse
 import copy
 import gzip
+import io
 import json
+import os
 import random
 import re
 import shutil
@@ -20,21 +24,34 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
 from bars import Report, positive, run
 
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import AutotuneError, UsageError, printable
 
 COUNT, QUICK_COUNT = 10_000, 150
 SAMPLES = Path(__file__).parents[1] / "logs" / "samples"
 DATABASES = ("cpu-steps/intel-r--xeon-r--processor-383bb511", "opencl-gpu/nvidia-h200-dafe1a69")
 _SLOW_S = 60.0
 _BEGIN = "fuzzing-begins-here"
+_FIRST = 40
+"""Mutants that are read unobserved, so that everything has been imported."""
 _EACH = 80  # number of schedules of each database to mutate
 
+SEARCH = {
+    "schema_version": 1,
+    "request": {
+        "objective": "latency", "joint": False, "command": None, "storage": None, "ssh": [], "trials": 3,
+        "step": {"model": "lenet", "batch": 4, "runs": ["/a"], "gpu_runs": [], "train": ["*"], "optimizer": "sgd"},
+    },
+    "command": "autotune cpu-config --model lenet",
+    "versions": {"autotune": "0.1.0", "numpy": "2.4.6"},
+    "device": {"serial": "a", "name": "a phone", "model": "a phone", "emulated": "", "details": {"cores": 8}},
+    "git": "",
+}  # fmt: skip
 CODE = "define void @attack() { ret void }"
 NASTY: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 7, 1 << 31, 1 << 63, 1 << 70, -(1 << 40), 0.5, 1e99, -0.0, "", "None", "b0",
@@ -95,9 +112,18 @@ def part(value: Any, path: Sequence[Any]) -> Any:
     return value
 
 
-def changed_data(value: Any, draw: random.Random) -> None:
-    """Changes one part of JSON data: replaces, deletes or duplicates it, or swaps it with another."""
-    *front, last = draw.choice(list(inner_places(value)))
+def changed_data(value: Any, draw: random.Random, below: Sequence[str] = ()) -> None:
+    """Changes one part of JSON data: replaces, deletes or duplicates it, or swaps it with another.
+
+    Args:
+        value: The data.
+        draw: Draws the part and the change.
+        below: Keys of the data that the part is in or is; empty for any part.
+    """
+    places = [path for path in inner_places(value) if not below or path[0] in below]
+    if not places:
+        return
+    *front, last = draw.choice(places)
     parent = part(value, front)
     kind = draw.randrange(5)
     if kind == 0 and isinstance(parent, list):
@@ -170,7 +196,6 @@ class Mutants:
             source = next(one for one in read if "source" in one)["source"]
             tasks = source["tasks"]
             self._specs.append({k: (t["spec"], t["role"]) for k, t in tasks.items()})
-            source["tasks"] = dict(list(tasks.items())[:2])
             self._sources.append(source)
             draw = random.Random(number)
             own = [line for line in lines if line.startswith(b'{"schedule"')]
@@ -190,13 +215,28 @@ class Mutants:
         draw = random.Random(seed)
         number, schedule = draw.choice(self._schedules)
         schedule = copy.deepcopy(schedule)
-        source = copy.deepcopy(self._sources[number])
+        source = dict(self._sources[number])
+        names = [schedule["task"], next(iter(source["tasks"]))]
+        source |= copy.deepcopy({
+            "about": source["about"], "identity": source["identity"],
+            "tasks": {name: source["tasks"][name] for name in names},
+        })  # fmt: skip
         schedule["seconds"] = {source["id"]: 1e-3}
         head: dict[str, Any] = {"kind": "autotune records", "schema_version": 1}
         lines = [head, {"source": source}, {"schedule": schedule}]
-        kind = draw.choices(("trace", "fields", "text", "packed", "run"), (70, 10, 6, 4, 10))[0]
-        if kind == "run":
-            return self._of_run(draw)
+        kinds = {
+            "trace": 55,
+            "fields": 10,
+            "about": 10,
+            "task": 5,
+            "text": 5,
+            "packed": 3,
+            "run": 8,
+            "search": 4,
+        }
+        kind = draw.choices(list(kinds), list(kinds.values()))[0]
+        if kind in ("run", "search"):
+            return self._of_run(draw) if kind == "run" else self._of_search(draw)
         for _ in range(draw.choice((1, 1, 2, 4))):
             if kind == "trace":
                 # An earlier change may have removed the part.
@@ -207,15 +247,63 @@ class Mutants:
                 changed_data(lines, draw)
                 if schedule.get("trace", 0) is None:
                     schedule["trace"] = trace
+            elif kind == "about":
+                changed_data(source, draw, ("about", "identity", "cores"))
+            elif kind == "task":
+                changed_data(draw.choice((source, schedule)), draw, ("tasks", "task"))
         text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n"
         if kind == "text":
             text = changed_bytes(text, draw)
         packed = gzip.compress(text, 1)
         if kind == "packed":
             packed = changed_bytes(packed, draw)
-        path = self._folder / "mutant.records.gz"
+        path = self._folder / "database" / "mutant.records.gz"
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(packed)
-        return judged(lambda: self._database(path))
+        return judged(lambda: self._by_commands(path, path) or self._database(path))
+
+    def _by_commands(self, path: Path, other: Path) -> str:
+        """Reads records as the commands do that show and join them; returns a fault, or nothing."""
+        from autotune.cli.commands import records, runs, trust
+
+        out = self._folder / "out"
+        for file in out.glob("*/*"):  # By whole paths, which the observer knows.
+            file.unlink()
+        told = io.StringIO()
+        with redirect_stdout(told), redirect_stderr(told):
+            records.show(path)
+            records.show(path, json=True)
+            records.list_databases(path.parent)
+            records.diff(path, other)
+            records.merge([path, other], out / "merged", mixed=True, best=2)
+            records.pull(path, out / "store")
+            if path.is_dir():
+                runs.runs(path.parent)
+                trust.trust(path)
+        text = told.getvalue()
+        return "" if text == printable(text) else f"it controls the terminal: {text[:300]!r}"
+
+    def _of_search(self, draw: random.Random) -> str:
+        from autotune.cli.commands import runs, trust
+        from autotune.jobs.requests import SearchRequest
+        from autotune.records import read_run
+
+        path = self._folder / "searches" / "run"
+        path.mkdir(parents=True, exist_ok=True)
+        about = copy.deepcopy(SEARCH)
+        changed_data(about, draw)
+        (path / "run.json").write_text(json.dumps(about))
+
+        def read() -> str:
+            told = io.StringIO()
+            with redirect_stdout(told), redirect_stderr(told):
+                runs.runs(path.parent)
+                trust.trust(path)
+                SearchRequest.of_run(read_run(path))
+            text = told.getvalue()
+            return "same" if text == printable(text) else f"it controls the terminal: {text!r:.300}"
+
+        return judged(read)
 
     def _database(self, path: Path) -> str:
         import tvm
@@ -255,7 +343,7 @@ class Mutants:
         from autotune.compiler.target.request import TuneRequest
         from autotune.records import read_run
 
-        path = self._folder / "run"
+        path = self._folder / "runs" / "run"
         shutil.copytree(SAMPLES / "cpu-matmul", path, dirs_exist_ok=True)
         file = path / draw.choice(("events.jsonl", "events.jsonl", "run.json", "result.json"))
         text = file.read_bytes()
@@ -279,6 +367,8 @@ class Mutants:
             request = TuneRequest.of_run(run)
             kernels = {task.kernel.name: task.kernel for task in request.tasks}
             database_of_run(run)
+            if fault := self._by_commands(path, SAMPLES / "cpu-matmul"):
+                return fault
             pooled(run)
             for name, winner in winners(run).items():
                 if name in kernels and winner.tuned:
@@ -305,8 +395,10 @@ def child(folder: Path, first: int, last: int) -> None:
     """Reads mutants and writes their outcomes to a file; strace observes the process."""
     from autotune.compiler import formulations  # noqa: F401  # What is imported is no work of a mutant.
 
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")  # Where `trust` writes.
     mutants = Mutants(folder)
-    mutants.read(first)
+    for seed in range(first, first + _FIRST):
+        mutants.read(seed)
     (folder / _BEGIN).touch()
     with (folder / f"outcomes-{first}").open("w", encoding="utf-8", buffering=1) as file:
         for seed in range(first, last):

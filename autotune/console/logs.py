@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, printable
 from autotune.waits import telling
 
 LOGGER = logging.getLogger("autotune")
@@ -34,7 +34,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
         return sys.stderr
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"autotune: {record.levelname.lower()}: {super().format(record)}"
+        return printable(f"autotune: {record.levelname.lower()}: {super().format(record)}")
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def stderr_log() -> Iterator[None]:
 
 def _tell(wait: str) -> None:
     if not is_quiet():
-        print(f"autotune: waiting: {wait}", file=sys.stderr)
+        print(f"autotune: waiting: {printable(wait)}", file=sys.stderr)
 
 
 def set_verbosity(*, verbose: bool, quiet: bool) -> None:

@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.table import Column
 
 from autotune.console.logs import LOGGER
+from autotune.errors import printable
 from autotune.waits import AGAIN_S, telling
 
 _PREPARING = 2
@@ -72,7 +73,7 @@ class LiveProgress:
 
     def notice(self, text: str) -> None:
         if LOGGER.getEffectiveLevel() <= 30:
-            self._console.print(text, markup=False)
+            self._console.print(printable(text), markup=False)
 
     def phase(self, name: str, total: int) -> None:
         if self._task is not None:
@@ -89,7 +90,7 @@ class LiveProgress:
         self.step(done, "")
 
     def step(self, done: int, text: str) -> None:
-        self._bar.update(self._task, completed=min(done, self._total), detail=text)
+        self._bar.update(self._task, completed=min(done, self._total), detail=printable(text))
         now = time.monotonic()
         self._reports += 1
         # The first report may be of an earlier part of the run. The first result takes longer than others.

@@ -1,5 +1,7 @@
 from .database import (
+    About,
     Database,
+    Form,
     Identity,
     Schedule,
     SearchedTask,
@@ -20,12 +22,14 @@ from .store import pulled
 from .trace_grammar import ANNOTATION_KEYS, check_trace
 
 __all__ = [
+    "About",
     "ANNOTATION_KEYS",
     "check_trace",
     "Database",
     "difference",
     "Drift",
     "file_name",
+    "Form",
     "how_to_end",
     "Identity",
     "is_run",

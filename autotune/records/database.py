@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.reading import Count, Seconds, Unreadable, typed
+from autotune.reading import Count, Name, Number, Seconds, Unreadable, typed
 from autotune.records.trace_grammar import check_kinds
 
 
@@ -30,11 +30,11 @@ class Identity:
         stand_in: Whether the device is only a stand-in for the target's.
     """
 
-    device: str
-    kind: str
-    driver: str
-    tvm: str
-    target: str
+    device: Name
+    kind: Name
+    driver: Name
+    tvm: Name
+    target: Name
     stand_in: bool
 
     def __str__(self) -> str:
@@ -55,8 +55,8 @@ class SearchedTask:
         curve: Progress of the best: (trials, seconds) at each improvement.
     """
 
-    spec: str
-    role: str
+    spec: Name
+    role: Name
     count: Count
     default_s: Seconds | None
     trials: Count
@@ -68,6 +68,54 @@ class SearchedTask:
 
 
 @dataclass(frozen=True)
+class Form:
+    """Options of a run's step beside model and batch, as its request has them; None if not given."""
+
+    classes: Count | None = None
+    optimizer: Name | None = None
+    input_shape: Name | None = None
+    micro_batch: Count | None = None
+    recompute: Count | None = None
+    layout: Name | None = None
+
+
+@dataclass(frozen=True)
+class About:
+    """What people want to know about a run. Older records lack the last three.
+
+    Attributes:
+        run: Name of its folder.
+        began: When it began, in seconds since the epoch.
+        workload: Its model, or its operator.
+        batch: Samples of a step; None for an operator.
+        seed: Its seed; None if that is not known.
+        versions: Versions of autotune, Python and packages.
+        git: Revision of autotune; empty if that is not known.
+        had_records: Whether the run itself began with records.
+        knew: Number of its kernels for which these records had schedules.
+        step: Other options of its step; None if that is not known.
+        target: Name of its target.
+    """
+
+    run: Name
+    began: Number
+    workload: Name
+    batch: Count | None
+    seed: Count | None = None
+    versions: dict[Name, Name] = field(default_factory=dict)
+    git: Name = ""
+    had_records: bool = False
+    knew: Count | None = None
+    step: Form | None = None
+    target: Name | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain data, without what is not known."""
+        step = {} if self.step is None else {"step": _known(self.step)}
+        return _known(self) | {"batch": self.batch} | step
+
+
+@dataclass(frozen=True)
 class Source:
     """The run that measurements come from.
 
@@ -75,24 +123,24 @@ class Source:
         id: Identifier that is the same for all copies of the run.
         identity: The identity of its times.
         cores: The cores that it measured on, as a text.
-        about: For people: the run's name, workload, batch, versions, revision of autotune, beginning.
+        about: What people want to know about the run.
         trials: Its trials.
         tasks: Its kernels, by name.
     """
 
-    id: str
+    id: Name
     identity: Identity
-    cores: str
-    about: dict[str, Any]
+    cores: Name
+    about: About
     trials: Count
-    tasks: Mapping[str, SearchedTask]
+    tasks: Mapping[Name, SearchedTask]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "identity": asdict(self.identity),
             "cores": self.cores,
-            "about": dict(self.about),
+            "about": self.about.to_json(),
             "trials": self.trials,
             "tasks": {name: asdict(self.tasks[name]) for name in sorted(self.tasks)},
         }
@@ -107,19 +155,30 @@ class Source:
         return typed(cls, content)
 
     def fuller(self, other: Source) -> Source:
-        """Returns the copy of the same run with more content, because resumed runs grow."""
-        return max(self, other, key=lambda one: (one.trials, _canonical(one.to_json())))
+        """Returns the run with the content of both copies, because resumed runs grow.
+
+        Of a kernel that both have, the search with more trials is kept.
+        """
+        whole = max(
+            self, other, key=lambda one: (one.trials, _canonical(replace(one, tasks={}).to_json()))
+        )
+        tasks = dict(self.tasks)
+        for name, task in other.tasks.items():
+            tasks[name] = max(
+                task, tasks.get(name, task), key=lambda one: (one.trials, _canonical(asdict(one)))
+            )
+        return replace(whole, tasks=tasks)
 
 
 @dataclass(frozen=True)
 class _Written:
     """A schedule as a file stores it."""
 
-    task: str
-    formulation: str
-    digest: str
+    task: Name
+    formulation: Name
+    digest: Name
     trace: Any
-    seconds: dict[str, Seconds]
+    seconds: dict[Name, Seconds]
 
 
 @dataclass(frozen=True)
@@ -263,11 +322,11 @@ class Database:
     @property
     def workloads(self) -> list[str]:
         """The workloads that its sources searched, sorted: models, or operators."""
-        return sorted({str(source.about["workload"]) for source in self.sources.values()})
+        return sorted({source.about.workload for source in self.sources.values()})
 
     def without(self, workload: str) -> Database:
         """Returns measurements from runs of other workloads."""
-        return self._of(lambda source: source.about["workload"] != workload)
+        return self._of(lambda source: source.about.workload != workload)
 
     def _of(self, wanted: Callable[[Source], bool]) -> Database:
         sources = {key: source for key, source in self.sources.items() if wanted(source)}
@@ -358,6 +417,11 @@ def difference(a: Database, b: Database) -> list[TaskDifference]:
             )
         )
     return found
+
+
+def _known(about: About | Form) -> dict[str, Any]:
+    """Returns the fields that are not None."""
+    return {name: value for name, value in asdict(about).items() if value is not None}
 
 
 def _canonical(value: Any) -> str:

@@ -7,11 +7,12 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError
-from autotune.reading import LINES, Unreadable, packed_lines
+from autotune.reading import LINES, Unreadable, is_version, packed_lines
 from autotune.records.database import Database, Schedule, Source
 from autotune.records.json_form import json_text
 from autotune.records.lines import disk_error
@@ -36,10 +37,7 @@ def write_database(path: Path, database: Database) -> None:
     Raises:
         RecordError: It cannot be written.
     """
-    lines: list[dict[str, Any]] = [{"schema_version": SCHEMA_VERSION, "kind": _KIND}]
-    lines += [{"source": source.to_json()} for _, source in sorted(database.sources.items())]
-    lines += [{"schedule": one.to_json()} for _, one in sorted(database.schedules.items())]
-    text = "".join(json_text(line, sort_keys=True) + "\n" for line in lines)
+    text = "".join(json_text(line, sort_keys=True) + "\n" for line in _lines(database))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -55,6 +53,13 @@ def write_database(path: Path, database: Database) -> None:
         raise disk_error(path, error) from error
 
 
+def _lines(database: Database) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a database one by one: all of its traces at once take much memory."""
+    yield {"schema_version": SCHEMA_VERSION, "kind": _KIND}
+    yield from ({"source": source.to_json()} for _, source in sorted(database.sources.items()))
+    yield from ({"schedule": one.to_json()} for _, one in sorted(database.schedules.items()))
+
+
 def read_database(path: Path) -> Database:
     """Reads a database file line by line, so that a bad file is refused at its first bad line.
 
@@ -66,26 +71,34 @@ def read_database(path: Path) -> Database:
     head = next(lines, None)
     if not isinstance(head, dict) or head.get("kind") != _KIND:
         raise RecordError(f"{path} holds no records of autotune")
-    if head.get("schema_version") != SCHEMA_VERSION:
+    if not is_version(head.get("schema_version"), SCHEMA_VERSION):
         raise RecordError(
             f"{path} is of schema version {head.get('schema_version')!r:.20}, and this reads {SCHEMA_VERSION}"
         )
     sources: list[Source] = []
     schedules: list[Schedule] = []
-    known: set[str] = set()
+    known: dict[str, set[str]] = {}
     for number, line in enumerate(lines, start=2):
         try:
             if not isinstance(line, dict):
                 raise Unreadable("it is neither a source nor a schedule")
             if "source" in line:
                 sources.append(Source.from_json(line["source"]))
-                known.add(sources[-1].id)
+                known.setdefault(sources[-1].id, set()).update(sources[-1].tasks)
             else:
                 schedules.append(Schedule.from_json(line.get("schedule")))
-                if not known.issuperset(schedules[-1].seconds):
-                    raise Unreadable(f"{schedules[-1].task[:80]}: a time of an unknown source")
+                _check_origin(schedules[-1], known)
         except Unreadable as error:
             raise RecordError(f"{path} is damaged: line {number}: {error}") from None
         except RecordError as error:
             raise RecordError(f"{path}: line {number}: {error.message}", hint=error.hint) from None
     return Database.of(sources, schedules)
+
+
+def _check_origin(schedule: Schedule, known: Mapping[str, set[str]]) -> None:
+    """Refuses a schedule whose times are of an unknown source, or of one that has not searched for its kernel."""
+    for source in schedule.seconds:
+        if source not in known:
+            raise Unreadable(f"{schedule.task[:80]}: a time of an unknown source")
+        if schedule.task not in known[source]:
+            raise Unreadable(f"{schedule.task[:80]}: its source has no such kernel")

@@ -1,16 +1,16 @@
-"""Allowed content of a run's events.
+"""Allowed content of a run's `run.json` and events.
 
 It is checked once when a run is read, so that readers can rely on the types.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from autotune.reading import Count, Number, Seconds, Unreadable, typed
+from autotune.reading import Count, Name, Number, Seconds, Unreadable, typed
 from autotune.records.result import Drift
 from autotune.records.trace_grammar import check_kinds
 
@@ -146,16 +146,49 @@ class _Calibration:
 
 
 @dataclass
-class _Request:
-    """The request of a search: its options, of which only the types are checked here."""
+class _Step:
+    """The training step of a request."""
+
+    model: Name
+    batch: Count | None = None
+    classes: Count | None = None
+    optimizer: Name | None = None
+    input_shape: Name | None = None
+    micro_batch: Count | None = None
+    recompute: Count | None = None
+    layout: Name | None = None
+    gpu_memory: Name | None = None
+    runs: list[Name] = field(default_factory=list)
+    gpu_runs: list[Name] = field(default_factory=list)
+    train: list[Name] = field(default_factory=list)
+
+
+@dataclass
+class _Fleet:
+    tracker: Name
+    key: Name
+
+
+@dataclass
+class _Named:
+    """Things outside of a run's folder that the request of any command may name."""
+
+    command: str | None = None
+    ssh: list[Name] | None = None
+    storage: Name | None = None
+    fleet: _Fleet | None = None
+    step: _Step | None = None
+
+
+@dataclass
+class _Request(_Named):
+    """The request of a command other than `kernels`: its options, of which only the types are checked here."""
 
     objective: str | None = None
     joint: bool | None = None
-    step: dict[str, Any] | None = None
-    command: str | None = None
+    profile: dict[str, Any] | str | None = None
     steps_from: str | None = None
     device: str | None = None
-    ssh: list[str] | str | None = None
     emulate: str | None = None
     deadline: str | None = None
     energy_budget: str | None = None
@@ -168,7 +201,6 @@ class _Request:
     blocks: int | None = None
     start_temperature: Number | None = None
     least_seconds: Number | None = None
-    storage: str | None = None
     study: str | None = None
     seed: int | None = None
     per_operator: bool | None = None
@@ -177,6 +209,30 @@ class _Request:
     sequential: bool | None = None
     kernel_trials: int | None = None
     trials: Count | None = None
+
+
+@dataclass
+class _Device:
+    name: Name | None = None
+    model: Name | None = None
+    kind: Name | None = None
+    driver: Name | None = None
+    serial: Name | None = None
+    emulated: Name | None = None
+    details: dict[str, Any] | None = None
+    stand_in: bool | None = None
+
+
+@dataclass
+class _About:
+    """The content of a `run.json`."""
+
+    request: dict[str, Any] = field(default_factory=dict)
+    command: str | None = None
+    versions: dict[Name, Name] | None = None
+    device: _Device | None = None
+    git: Name | None = None
+    step: _Step | None = None
 
 
 _OF_KERNELS = {
@@ -193,19 +249,17 @@ _OF_SEARCHES: dict[str, type[Any]] = {
 }
 
 
-def check_request(request: Any) -> None:
-    """Refuses a request that no command writes. A request of `kernels` is checked completely when it is read.
+def check_about(about: Any) -> None:
+    """Refuses a `run.json` that no command writes. A request of `kernels` is checked completely when it is read.
 
     Args:
-        request: The `request` of a `run.json`.
+        about: Its content.
 
     Raises:
-        Unreadable: It is not an object, or an option has a wrong type.
+        Unreadable: A field has a wrong type.
     """
-    if not isinstance(request, dict):
-        raise Unreadable("its request is not an object")
-    if request.get("kind") != "kernels":
-        typed(_Request, request)
+    request = typed(_About, about).request
+    typed(_Named if request.get("kind") == "kernels" else _Request, request)
 
 
 def check_event(event: Any, command: str) -> None:

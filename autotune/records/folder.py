@@ -16,7 +16,7 @@ from typing import Any
 from autotune import reading
 from autotune.errors import RecordError, UsageError
 from autotune.reading import Unreadable
-from autotune.records.events import check_event, check_request
+from autotune.records.events import check_about, check_event
 from autotune.records.json_form import json_text
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
 from autotune.records.result import Result
@@ -124,10 +124,12 @@ def read_run(path: Path) -> Run:
             hint="give a folder that a run has made in logs/",
         )
     about = read_json(path / _RUN)
-    if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
+    if not isinstance(about, dict) or not reading.is_version(
+        about.get("schema_version"), RUN_SCHEMA_VERSION
+    ):
         raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
     with reading.reading(path / _RUN):
-        check_request(about.get("request", {}))
+        check_about(about)
     events = read_lines(path / _EVENTS) if (path / _EVENTS).exists() else []
     command = str(about.get("request", {}).get("kind"))
     for number, event in enumerate(events, start=1):

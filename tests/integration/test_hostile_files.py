@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from command import autotune_here
 
+from autotune.cli.main import main
+
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 CONTENTS: dict[str, bytes] = {
     "empty": b"",
@@ -88,6 +90,34 @@ def _value(name: str, value: object) -> Callable[[Path], None]:
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     return change
+
+
+def _task(kind: str) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        file = run / "events.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        next(one for one in lines if one["event"] == kind)["task"] = "x"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    return change
+
+
+@pytest.mark.parametrize("kind", ["trial", "default", "round", "final"])
+@pytest.mark.parametrize("command", ["show", "diff", "pull", "resume", "from"])
+def test_an_event_of_a_kernel_that_the_run_does_not_have_is_one_line(
+    tmp_path: Path, command: str, kind: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLE, run)
+    _task(kind)(run)
+    commands: dict[str, tuple[object, ...]] = {
+        "show": ("records", "show", run),
+        "diff": ("records", "diff", run, SAMPLE),
+        "pull": ("records", "pull", run, "--store", tmp_path / "store"),
+        "resume": ("kernels", "--resume", run),
+        "from": (*KERNEL, "--logs", tmp_path / "logs", "--from", run),
+    }
+    assert main([str(word) for word in commands[command]]) == 1
 
 
 def _content(name: str, content: str) -> Callable[[Path], None]:

@@ -49,6 +49,24 @@ def test_what_reading_has_no_business_with_is_seen(tmp_path: Path, code: str, se
     assert any(seen in call for call in found) or not seen
 
 
+def test_the_commands_that_show_records_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from autotune.cli.commands import records, trust
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    called = set()
+    for module, name in (
+        (records, "show"), (records, "list_databases"), (records, "diff"), (records, "merge"),
+        (records, "pull"), (trust, "trust"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, lambda *_, _name=name, **__: called.add(_name))
+    mutants = records_fuzz.Mutants(tmp_path)
+    for seed in range(60):
+        mutants.read(seed)
+    assert called == {"show", "list_databases", "diff", "merge", "pull", "trust"}
+
+
 def test_what_is_no_line_of_ours_is_a_fault() -> None:
     def fails(error: Exception) -> str:
         def read() -> str:

@@ -6,7 +6,15 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source, merged
+from autotune.records.database import (
+    About,
+    Database,
+    Identity,
+    Schedule,
+    SearchedTask,
+    Source,
+    merged,
+)
 from autotune.records.database_file import read_database, write_database
 from autotune.records.store import pulled
 
@@ -27,7 +35,8 @@ def sources(draw: st.DrawFn) -> Source:
         name: SearchedTask("matmul:m=8,n=8,k=8", "forward", 1, draw(seconds), trials, curve)
         for name in TASKS
     }
-    identity, about = IDENTITIES[number % len(IDENTITIES)], {"workload": "lenet", "batch": 4}
+    identity = IDENTITIES[number % len(IDENTITIES)]
+    about = About("run", 0.0, "lenet", 4, knew=draw(st.none() | st.integers(0, 2)))
     return Source(f"source{number}", identity, "all", about, trials, tasks)
 
 

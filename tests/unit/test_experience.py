@@ -8,7 +8,7 @@ from test_budget import searcher, task
 from autotune.compiler.run.budget import next_allocation
 from autotune.compiler.run.experience import experiences
 from autotune.compiler.search.transfer import nearest_tiles
-from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
+from autotune.records.database import About, Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads.operators import Kernel
 from autotune.workloads.spec import parse_kernel
 
@@ -28,7 +28,9 @@ def known(*kernels: tuple[Kernel, dict[str, list[float]]]) -> Database:
         for formulation, row in times.items()
         for number, seconds in enumerate(row)
     ]
-    return Database.of([Source("run", PHONE, "all", {}, 8, tasks)], schedules)
+    return Database.of(
+        [Source("run", PHONE, "all", About("run", 0.0, "lenet", 1), 8, tasks)], schedules
+    )
 
 
 def test_a_known_kernel_is_equal_and_its_formulations_are_told() -> None:

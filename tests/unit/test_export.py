@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,12 @@ def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: st
 EXPORTED = parse_kernel(MATMUL, "forward")
 
 
+CHECK = {
+    "kernel": EXPORTED.name, "role": "forward", "tolerance": 1e-4,
+    "inputs": ["example/data/a"], "expected": ["example/data/a"],
+}  # fmt: skip
+
+
 def written(folder: Path, **changes: Any) -> Path:
     """A folder with the files of an export, whose example nothing may run."""
     folder.mkdir()
@@ -264,18 +271,17 @@ def written(folder: Path, **changes: Any) -> Path:
         f"from pathlib import Path\nPath({str(folder.parent / 'ran')!r}).touch()\n"
     )
     (folder / "example" / "data" / "a").write_text("a")
-    check = {"kernel": EXPORTED.name, "role": "forward", "tolerance": 1e-4}
     content = {
         "schema_version": 2,
         "format": "tvm",
         "name": "kernels",
         "platform": "any",
         "files": digests(folder),
-        "variants": [],
+        "variants": [{"name": "v", "library": "example/data/a"}],
         "kernels": [
             {"name": EXPORTED.name, "role": "forward", "spec": EXPORTED.spec, "figures": {}}
         ],
-        "checks": [{**check, "inputs": ["example/data/a"], "expected": ["example/data/a"]}],
+        "checks": [CHECK],
         **changes,
     }
     (folder / "manifest.json").write_text(json.dumps(content))
@@ -294,6 +300,7 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"schema_version": 2.0}, "schema version 2"),
         ({"files": {}}, "lists no files"),
         ({"files": ["a"]}, "no SHA-256"),
         ({"files": {"a": "b"}}, "no SHA-256"),
@@ -309,6 +316,9 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ({"kernels": []}, "checks"),
         ({"kernels": [{"name": "x", "role": "forward", "spec": MATMUL, "figures": {}}]}, "checks"),
         ({"checks": []}, "it has no checks"),
+        ({"checks": [{**CHECK, "tolerance": 1e9}]}, "no tolerance of at most 0.1"),
+        ({"checks": [{**CHECK, "tolerance": 0.5}]}, "no tolerance of at most 0.1"),
+        ({"variants": []}, "no variants"),
         ({"checks": [{"kernel": EXPORTED.name, "inputs": ["/a"], "expected": []}]}, "checks"),
         ({"variants": [{"name": "v", "library": "/tmp/x.so"}]}, "does not list"),
         ({"runner": "/bin/sh"}, "does not list"),
@@ -387,6 +397,28 @@ def test_files_that_are_not_as_the_manifest_says_are_told_and_nothing_runs(tmp_p
         ("example/data", "not a folder"),
         ("example/data/a", "missing"),
     }
+
+
+def test_a_changed_file_is_neither_copied_nor_read_beyond_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for size in (1 << 28, 3 << 30):
+        out = written(tmp_path / f"of {size}")
+        os.truncate(out / "example" / "data" / "a", size)
+        phases = []
+
+        def report(phase: str, done: int, total: int, seen: list[str] = phases) -> None:
+            seen.append(phase)
+            assert not [one for one in temporary.rglob("*") if one.is_file()]
+
+        began = time.monotonic()
+        verdict = verify(out, None, report=report)
+        assert [(one.file, one.status) for one in verdict.files] == [("example/data/a", "changed")]
+        assert set(phases) == {"files"}
+        assert time.monotonic() - began < 5
 
 
 def test_an_example_sees_no_modules_of_its_folder_and_has_to_tell_of_every_kernel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opencl_gpu import of_other_layers
 
 from autotune.compiler.run.warm_start import MOST_TAUGHT
-from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
+from autotune.records.database import About, Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads import Kernel, parse_kernel
 
 GPU = Identity("NVIDIA H200", "opencl", "580", "0.27.0", "opencl", stand_in=False)
@@ -17,7 +17,8 @@ ROLES = ("forward", "data_grad", "weight_grad")
 def _run(kernel: Kernel, schedules: int) -> Database:
     """Records of a run of one kernel, in two formulations."""
     task = SearchedTask(kernel.spec, kernel.role, 1, 9.0, schedules, ())
-    source = Source(kernel.name, GPU, "all", {}, schedules, {kernel.name: task})
+    about = About("run", 0.0, "conv2d", None)
+    source = Source(kernel.name, GPU, "all", about, schedules, {kernel.name: task})
     found = [
         Schedule.of(kernel.name, formulation, f"{formulation}{n}", [], {source.id: 1.0 + n})
         for formulation in ("gemm", "winograd_gemm")

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.cli.options.next_words import tuning_words
 from autotune.jobs.requests import allow, model_code
-from autotune.records.database import Database, Identity, SearchedTask, Source
+from autotune.records.database import About, Database, Form, Identity, SearchedTask, Source
 
 KERNEL = SearchedTask("matmul:m=8,n=8,k=8", "forward", 1, 0.5, 9, ())
 
@@ -20,7 +20,9 @@ def source(
 ) -> Source:
     device = "emulated meizu-16t" if kind == "model" else "a device"
     identity = Identity(device, kind, "", "0.27.0", target, stand_in=False)
-    return Source(name, identity, cores, {"run": name, **about}, 9, {"a": KERNEL})
+    return Source(
+        name, identity, cores, About(**{"run": name, "began": 0.0, **about}), 9, {"a": KERNEL}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def own_run(folder: Path, **about: Any) -> Path:
     return folder
 
 
-FORM = {"classes": 7, "optimizer": "adam", "micro_batch": 1}
+FORM = Form(classes=7, optimizer="adam", micro_batch=1)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ FORM = {"classes": 7, "optimizer": "adam", "micro_batch": 1}
         ),
         # The model has no name here: one of its kernels is meant.
         (
-            {"workload": "Net", "batch": 2, "step": {"input_shape": "3x32x32"}},
+            {"workload": "Net", "batch": 2, "step": Form(input_shape="3x32x32")},
             "--op matmul:m=8,n=8,k=8 --role forward",
         ),
         ({"workload": "matmul", "batch": None}, "--op matmul:m=8,n=8,k=8 --role forward"),
@@ -69,7 +71,7 @@ FORM = {"classes": 7, "optimizer": "adam", "micro_batch": 1}
         ),
         # From elsewhere: nothing that changes the terminal, and no code.
         (
-            {"workload": "net.py:make", "batch": 2, "step": {"optimizer": "\x1b[2J", "runs": "/x"}},
+            {"workload": "net.py:make", "batch": 2, "step": Form(optimizer="\x1b[2J")},
             "--op matmul:m=8,n=8,k=8 --role forward --",
         ),
     ],

@@ -102,6 +102,8 @@ def test_a_plan_tells_what_the_gpu_does(tmp_path: Path) -> None:
         ("{}", "is not a plan"),
         (json.dumps({**PLAN, "kind": "result"}), "is not a plan"),
         (json.dumps({**PLAN, "schema_version": 9}), "is a plan of version 9"),
+        (json.dumps({**PLAN, "schema_version": True}), "is a plan of version True"),
+        (json.dumps({**PLAN, "schema_version": 1.0}), "is a plan of version 1.0"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, content: str, text: str) -> None:

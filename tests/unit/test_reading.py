@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -190,6 +191,51 @@ def test_a_gzip_bomb_costs_little_memory_and_time(tmp_path: Path, bomb: str) -> 
     assert str(path) in message
     assert mebibytes < 150
     assert seconds < 5
+
+
+HEAD = gzip.compress(b'{"kind": "autotune records", "schema_version": 1}\n')
+NAMED = b"\x1f\x8b\x08\x08" + bytes(6)
+
+
+@pytest.mark.parametrize(
+    ("packed", "more", "words"),
+    [
+        (HEAD, 1 << 40, "is larger than 64 MiB"),
+        (HEAD, 1 << 20, "is damaged: something follows its end"),
+        (HEAD + b"x", 0, "is damaged: something follows its end"),
+        (HEAD + HEAD, 0, "is damaged: something follows its end"),
+        (HEAD + gzip.compress(b"") * 1_000_000, 0, "is damaged: something follows its end"),
+        (NAMED + b"a" * 100_000_000 + HEAD[10:], 0, "is larger than 64 MiB"),
+        (NAMED + b"a" * 60_000_000, 0, "is damaged: it is cut short"),
+        (HEAD[:-1], 0, "is damaged: it is cut short"),
+        (HEAD[:-1] + b"x", 0, "is damaged: Error -3"),
+    ],
+    ids=["sparse", "zeros", "byte", "twice", "members", "name", "long name", "short", "length"],
+)
+def test_what_is_packed_is_one_stream_of_limited_size(
+    tmp_path: Path, packed: bytes, more: int, words: str
+) -> None:
+    path = tmp_path / "a.records.gz"
+    path.write_bytes(packed)
+    os.truncate(path, len(packed) + more)
+    began = time.process_time()
+    with pytest.raises(RecordError, match=words):
+        list(packed_lines(path, LINES, RecordError))
+    assert time.process_time() - began < 1
+
+
+def test_a_packed_file_may_have_a_name_in_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.records.gz"
+    path.write_bytes(NAMED + b"a.records\0" + HEAD[10:])
+    (value,) = packed_lines(path, LINES, RecordError)
+    assert value["schema_version"] == 1
+
+
+@pytest.mark.parametrize("size", [1, 1 << 16, (1 << 16) + 1, 1 << 20])
+def test_any_length_is_unpacked_whole(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b'"' + b"a" * size + b'"\n' + b"[0]\n"))
+    assert list(packed_lines(path, LINES, RecordError)) == ["a" * size, [0]]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 import gzip
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotune.errors import RecordError, UsageError
 from autotune.records.database import (
+    About,
     Database,
     Identity,
     Schedule,
@@ -25,9 +29,9 @@ SPEC = "matmul:m=8,n=8,k=8"
 
 
 def source(identity: Identity = PHONE, name: str = "one", cores: str = "big, 4 threads") -> Source:
-    tasks = {"a": SearchedTask(SPEC, "forward", 2, 0.5, 9, ((1, 0.4), (5, 0.2), (9, 0.1)))}
-    about = {"run": name, "workload": "lenet", "batch": 4}
-    return Source(name, identity, cores, about, 9, tasks)
+    task = SearchedTask(SPEC, "forward", 2, 0.5, 9, ((1, 0.4), (5, 0.2), (9, 0.1)))
+    tasks = dict.fromkeys("abc", task)
+    return Source(name, identity, cores, About(name, 0.0, "lenet", 4), 9, tasks)
 
 
 def database(*schedules: tuple[str, str, float], **fields: object) -> Database:
@@ -153,6 +157,70 @@ def test_a_time_without_its_run_is_damage(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"".join(lines))[:-20])
     with pytest.raises(RecordError, match="is damaged"):
         read_database(path)
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Writes a database and changes its values, by the kind of line: `head`, `source` and `schedule`."""
+    write_database(path, database(("a", "x", 1.0)))
+    head, *others = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
+    change({"head": head, **{kind: value for one in others for kind, value in one.items()}})
+    path.write_bytes(packed(b"".join(json.dumps(one).encode() + b"\n" for one in (head, *others))))
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: lines["schedule"].update(task="d"),
+        lambda lines: lines["source"].update(tasks={}),
+        lambda lines: lines["source"].update(about={}),
+        lambda lines: lines["source"]["about"].pop("workload"),
+        lambda lines: lines["source"]["about"].update(batch=[{}]),
+        lambda lines: lines["source"]["about"].update(run=[{}]),
+        lambda lines: lines["source"]["about"].update(step={"classes": "many"}),
+        lambda lines: lines["source"]["about"].update(step={"optimizer": ["sgd"]}),
+        lambda lines: lines["source"]["about"].update(began="yesterday"),
+        lambda lines: lines["source"]["identity"].update(device="a" * 3_000_000),
+        lambda lines: lines["source"].update(cores="a" * 3_000_000),
+    ],
+)
+def test_a_source_that_says_what_none_of_ours_does_is_damage(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    path = changed(tmp_path / "a.records.gz", change)
+    with pytest.raises(RecordError, match=r"is damaged: line [23]: .{1,200}$"):
+        read_database(path)
+
+
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 2])
+def test_only_the_number_of_a_version_is_one(tmp_path: Path, version: object) -> None:
+    path = changed(
+        tmp_path / "a.records.gz", lambda lines: lines["head"].update(schema_version=version)
+    )
+    with pytest.raises(RecordError, match="schema version"):
+        read_database(path)
+
+
+def test_records_of_earlier_versions_are_written_as_they_were_read(tmp_path: Path) -> None:
+    def of_then(lines: dict[str, Any]) -> None:
+        lines["source"]["about"] = {"batch": None, "began": 1.5, "git": "", "had_records": True}
+        lines["source"]["about"] |= {"run": "a", "seed": 1, "versions": {}, "workload": "matmul"}
+
+    path = changed(tmp_path / "a.records.gz", of_then)
+    write_database(tmp_path / "b.records.gz", read_database(path))
+    first, second = (
+        [json.loads(line) for line in gzip.decompress(one.read_bytes()).splitlines()]
+        for one in (path, tmp_path / "b.records.gz")
+    )
+    assert first == second
+
+
+def test_two_copies_of_a_run_have_the_kernels_of_both() -> None:
+    first, second = database(("a", "x", 1.0)), database(("a", "x", 1.0))
+    other = replace(second.sources["one"], trials=20, tasks={"d": source().tasks["a"]})
+    both = merged([first, Database.of([other], [])])
+    assert set(both.sources["one"].tasks) == set("abcd")
+    assert both.trials == 20
 
 
 def test_a_store_that_cannot_be_written_keeps_what_it_has(tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def test_events_are_readable_while_the_run_is_open(tmp_path: Path) -> None:
     assert run.about["request"] == {"kind": "cpu-config"}
 
 
+@pytest.mark.parametrize("version", [True, 1.0, "1", 2, None])
+def test_a_run_of_another_version_is_refused(tmp_path: Path, version: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": version}))
+    with pytest.raises(RecordError, match="is not a run of schema version 1"):
+        read_run(tmp_path)
+
+
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_a_number_that_json_does_not_have_gets_into_no_file_and_no_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: float

@@ -13,7 +13,16 @@ import pytest
 from autotune.cli.main import app, main
 from autotune.cli.options.latest import LatestRun, plan_path, run_path
 from autotune.cli.shared import Later
-from autotune.errors import UsageError
+from autotune.errors import UsageError, printable
+from autotune.records import (
+    About,
+    Database,
+    Identity,
+    Schedule,
+    SearchedTask,
+    Source,
+    write_database,
+)
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 
@@ -68,6 +77,50 @@ def test_runs_are_listed_the_newest_first(logs: Path, capsys: pytest.CaptureFixt
     assert main(["runs", "logs", "--logs", "logs"]) == 2
     assert main(["runs", "--logs", str(logs), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
+
+
+@pytest.mark.parametrize("words", [["runs"], ["runs", "--wide"], ["report"], ["records", "show"]])
+def test_a_run_cannot_control_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    run = Path(shutil.copytree(SAMPLE, tmp_path / "run"))
+    about = json.loads((run / "run.json").read_text())
+    about["device"]["name"] = "\x1b[2JX\x07\x9b"
+    about["request"]["workload"] = "\x1b[31mred"
+    about["request"]["cores"] = {"cluster": "\x1b[31m", "cpus": [0], "emulated": ""}
+    about["command"] = "autotune kernels \x1b]0;title\x07"
+    (run / "run.json").write_text(json.dumps(about))
+    assert main([*words, str(tmp_path if words[0] == "runs" else run)]) == 0
+    told = "".join(capsys.readouterr())
+    assert told == printable(told)
+    assert words[0] == "report" or "\\x1b[2JX" in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "{}"],
+        ["list", "{}"],
+        ["diff", "{}", "{}"],
+        ["merge", "{}", "--out", "{}-out"],
+        ["pull", "{}", "--store", "{}-out"],
+    ],
+)
+def test_records_cannot_control_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    odd = "\x1b[31m\x07"
+    task = SearchedTask("matmul:m=8,n=8,k=8", odd, 1, 0.5, 9, ())
+    about = About(odd, 0.0, odd, None, versions={odd: odd}, git=odd, target=odd)
+    identity = Identity(odd, odd, odd, odd, odd, stand_in=True)
+    schedule = Schedule.of(odd, odd, odd, [[], []], {odd: 1.0})
+    path = tmp_path / "a.records.gz"
+    write_database(
+        path, Database.of([Source(odd, identity, odd, about, 9, {odd: task})], [schedule])
+    )
+    assert main(["records", *(word.format(path) for word in words)]) == 0
+    told = "".join(capsys.readouterr())
+    assert told == printable(told)
 
 
 def test_no_runs_are_no_fault(

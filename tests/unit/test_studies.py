@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import resource
 import socket
 import subprocess
@@ -33,7 +34,13 @@ from autotune.studies.replay.replay import TableBench, read_paper_table, search
 from autotune.studies.run.cpu_config import CpuConfigRun
 from autotune.studies.run.finals import measure_again, named_points
 from autotune.studies.run.results import found_of, nearest_text, result
-from autotune.studies.run.storage import faults_told, hidden, open_storage, without_password
+from autotune.studies.run.storage import (
+    faults_told,
+    hidden,
+    open_storage,
+    open_study,
+    without_password,
+)
 from autotune.studies.run.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.run.trial_leases import STALE_S, TrialLeases, this_worker
 from autotune.studies.search.model_search import Known, ModelSearch
@@ -854,7 +861,6 @@ def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path:
     failures: list[BaseException] = []
 
     def work(number: int) -> None:
-        from autotune.studies.run.storage import open_study
         from autotune.studies.run.study import Study, make_sampler
 
         try:
@@ -926,6 +932,52 @@ def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
     study_of(request(read_paper_table(TABLE).space(), 3), open_storage(url), "s")
     with pytest.raises(UsageError, match="another device or space"):
         study_of(request(small_space(), 3), open_storage(url), "s")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[" * 50_000 + b"\n", "line 1 is damaged: it is nested more than 32 deep"),
+        (b"[]\n", "line 1 is not an object"),
+        (b"7\n", "line 1 is not an object"),
+        (b"{\n", "line 1 is damaged"),
+        (b"a" * 9_000_000, "line 1 is longer than 8 MiB"),
+        (b"{}\n" * 1_000_001, "it has more than 1000000 lines"),
+        (b"{}\n", "is not a journal of a study"),
+        (b'{"op_code": 0, "worker_id": "a", "study_name": []}\n', "is not a journal of a study"),
+    ],
+)
+def test_what_is_no_journal_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "study.log"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=words) as told:
+        open_storage(f"journal:{path}")
+    assert told.value.message.isprintable()
+
+
+@pytest.mark.parametrize("scheme", ["journal:", "sqlite:///"])
+def test_devices_and_pipes_are_no_storages(tmp_path: Path, scheme: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path)):
+        with pytest.raises(UsageError, match="is not a regular file"):
+            open_storage(f"{scheme}{path}")
+
+
+@pytest.mark.parametrize("content", [b"x", b"SQLite format 3", b"no database at all " * 100])
+def test_what_is_no_database_is_one_line_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "study.db"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"study\.db is not an SQLite database"):
+        open_storage(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+
+
+def test_a_journal_and_a_database_are_opened_again(tmp_path: Path) -> None:
+    for url in (f"journal:{tmp_path / 'study.log'}", f"sqlite:///{tmp_path / 'study.db'}"):
+        for number in range(2):
+            study = open_study(open_storage(url), "s", ["a"], optuna.samplers.RandomSampler())
+            assert len(study.trials) == number
+            study.add_trial(optuna.trial.create_trial(value=float("inf"), params={}))
 
 
 def test_a_storage_that_is_none_is_told_without_its_password() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from autotune.cli.main import main
 from autotune.cli.search_commands.replay import replay
 from autotune.errors import UsageError
 from autotune.power import meizu_traces
-from autotune.studies.replay.replay import search
+from autotune.studies.replay.replay import read_paper_table, search
 from autotune.studies.replay.traces import CLUSTERS, NAMES, read_traces
 from autotune.studies.run.study import StudyRequest
 from autotune.studies.space.objective import NO_LIMITS, Objective
@@ -200,6 +201,7 @@ def test_traces_that_are_damaged_or_hostile_are_one_line(
         told = capsys.readouterr().err.splitlines()
         assert len(told) <= 2
         assert told[0].startswith("autotune: error: ")
+        assert "int_max_str_digits" not in told[0]
 
 
 def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +218,9 @@ def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "'middle' is no cluster" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("cores", ["99999999999999999999", "1000000000", "0", "-1", "1e3"])
+@pytest.mark.parametrize(
+    "cores", ["99999999999999999999", "1000000000", "0", "-1", "1e3", "9" * 5000]
+)
 def test_a_table_has_cores_that_a_phone_may_have(
     tmp_path: Path, cores: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,6 +231,44 @@ def test_a_table_has_cores_that_a_phone_may_have(
     told = capsys.readouterr().err
     assert "line 2 is not a configuration" in told
     assert "hint: cluster is big, small, little or hybrid" in told
+    assert "int_max_str_digits" not in told
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"big,2,{ghz},1,{seconds},{joules}"
+        for ghz, seconds, joules in (
+            ("1e300", 1, 1), ("101", 1, 1), ("1e-300", 1, 1), (2, "1e300", 1), (2, "1e-300", 1),
+            (2, 1, "1e300"), (2, 1, "1e-300"), (2, "9" * 5000, 1), (2, "nan", 1),
+        )
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_figures_that_no_phone_has_are_one_line(
+    tmp_path: Path, row: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
+    table.write_text(f"{head}\n{row}\nsmall,2,2,1,1,1\n")
+    assert main(["replay", str(table)]) == 2
+    told, _ = capsys.readouterr().err.splitlines()
+    assert "line 2 is not a configuration" in told
+    assert len(told) < 300
+
+
+@pytest.mark.parametrize("rows", [100_001, 3_000_000])
+def test_a_table_of_too_many_rows_is_refused_early(tmp_path: Path, rows: int) -> None:
+    table = tmp_path / "many.csv"
+    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
+    table.write_text(f"{head}\n" + "big,2,2,1,1,1\n" * rows)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match=r"more than 100000 configurations|larger than 16 MiB"):
+            read_paper_table(table)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_blocks_of_a_time_stamp_alone_leave_what_lies_beside_them(tmp_path: Path) -> None:

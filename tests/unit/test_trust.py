@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from autotune.cli.main import main
-from autotune.errors import UsageError
+from autotune.errors import RecordError, UsageError
 from autotune.jobs.requests.step import StepRequest, requested_step
+from autotune.records import read_run
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 COMMAND = "emulated_train --threads {threads} --noise 0.02"
@@ -92,6 +93,55 @@ def test_a_run_of_built_in_models_names_no_code(
     )
     assert main(["trust", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["allowed"] == []
+
+
+@pytest.mark.parametrize("kind", ["kernels", None])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": {"model": []}},
+        {"step": {"model": "lenet", "runs": 5}},
+        {"step": {"model": "lenet", "train": [{}]}},
+        {"step": {"model": "lenet", "batch": "4"}},
+        {"step": ["lenet"]},
+        {"fleet": ["192.0.2.1:9190"]},
+        {"fleet": {"tracker": {}, "key": ""}},
+        {"storage": ["sqlite:///a"]},
+        {"ssh": "root@192.0.2.1"},
+        {"ssh": [{}]},
+        {"command": {}},
+    ],
+)
+def test_a_request_with_values_of_other_types_is_damage(
+    tmp_path: Path, change: dict[str, object], kind: str | None
+) -> None:
+    request = {"kind": kind, "objective": "latency", **change}
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": 1, "request": request}))
+    assert main(["trust", str(tmp_path)]) == 1
+    with pytest.raises(RecordError, match=r"run\.json is damaged: "):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device": []},
+        {"device": {"name": {}}},
+        {"device": {"name": "a" * 5000}},
+        {"device": {"details": 1}},
+        {"versions": [{}]},
+        {"versions": {"apache-tvm": 1}},
+        {"git": {}},
+        {"step": {"model": 1}},
+        {"request": []},
+    ],
+)
+def test_a_run_with_values_of_other_types_is_damage(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": 1, **change}))
+    with pytest.raises(RecordError, match=r"run\.json is damaged: "):
+        read_run(tmp_path)
 
 
 def test_a_package_is_allowed_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 
 from autotune import waits
+from autotune.cli.main import main
 from autotune.compiler.native.native_build import NativePart, build_in
+from autotune.compiler.run import run_records
 from autotune.console import set_verbosity, stderr_log
 from autotune.devices.info import probe
 from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import ToolchainError
+from autotune.jobs.requests.step import StepRequest
 from autotune.measurement.conditions import body_zone, read_celsius, wait_until_cool
+from autotune.records import Database, read_database, write_database
 from autotune.waits import telling, waiting
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +54,57 @@ def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
         with waiting("the kettle"):
             time.sleep(0.2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_capturing_a_module_is_told_and_a_built_in_model_is_not() -> None:
+    told: list[str] = []
+    with telling(told.append):
+        with StepRequest("lenet").capturing():
+            time.sleep(0.2)
+        assert told == []
+        for request in (StepRequest("net.py:make"), StepRequest("Net", module=object())):
+            with request.capturing():
+                time.sleep(0.2)
+    assert any(line.startswith("PyTorch to capture net.py:make: ") for line in told)
+    assert any(line.startswith("PyTorch to capture Net: ") for line in told)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["merge", "{0}", "{0}", "--out", "{1}"], ["list", "{0}"], ["show", "{0}"], ["diff", "{0}", "{0}"],
+     ["pull", "{0}", "--store", "{1}"]],
+)  # fmt: skip
+def test_reading_records_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    def slowly(path: Path) -> Database:
+        time.sleep(0.3)
+        return read_database(path)
+
+    path = next((ROOT / "logs" / "samples" / "cpu-steps").glob("intel*.records.gz"))
+    small = read_database(path).fastest(1)
+    write_database(tmp_path / "a.records.gz", small)
+    monkeypatch.setattr(run_records, "read_database", slowly)
+    assert (
+        main(["records", *(word.format(tmp_path / "a.records.gz", tmp_path) for word in words)])
+        == 0
+    )
+    told = capsys.readouterr()
+    assert "autotune: waiting: records to be read: 0 s so far" in told.err
+    assert "waiting" not in told.out
+
+
+def test_the_checks_of_a_machine_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.doctor.run_checks", lambda: time.sleep(0.3) or [])
+    main(["doctor", "--json"])
+    told = capsys.readouterr()
+    assert "autotune: waiting: the checks of this machine to end: 0 s so far" in told.err
+    assert "waiting" not in told.out
 
 
 def test_compiling_is_told_with_its_progress(

@@ -9,7 +9,7 @@ import pytest
 
 from autotune.compiler.run.experience import experiences
 from autotune.compiler.run.warm_start import WarmStart
-from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
+from autotune.records.database import About, Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads import parse_kernel
 
 GPU = Identity("A GPU", "opencl", "1", "0.27.0", "opencl", stand_in=False)
@@ -31,7 +31,7 @@ class _Searcher:
 def test_steps_are_told_one_by_one_up_to_the_last(kernels: int) -> None:
     known = [parse_kernel(f"matmul:m=8,n={n},k=8", "forward") for n in (8, 16, 24, 32)]
     tasks = {one.name: SearchedTask(one.spec, one.role, 1, 9.0, 1, ()) for one in known}
-    source = Source("run", GPU, "all", {}, len(known), tasks)
+    source = Source("run", GPU, "all", About("run", 0.0, "matmul", None), len(known), tasks)
     found = [Schedule.of(one.name, "gemm", one.name, [], {source.id: 1.0}) for one in known]
     told = experiences([], Database.of([source], found))
     entries: Any = [

@@ -116,7 +116,7 @@ def show(found: dict[str, Any]) -> None:
         )
         for side in ("first", "second"):
             if only := found[f"only_{side}"]:
-                print(f"only in the {side}: {', '.join(only)}")
+                write_text(f"only in the {side}: {', '.join(only)}")
         print()
         for word in ("untuned", "tuned"):
             write_text(_step(word, found["step"][word]))

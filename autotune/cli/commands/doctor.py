@@ -9,6 +9,7 @@ import typer
 
 from autotune.cli.shared import Column, with_wide, write_json, write_next, write_table
 from autotune.errors import ToolchainError
+from autotune.waits import waiting
 
 if TYPE_CHECKING:
     from autotune.doctor import Check
@@ -29,7 +30,8 @@ def doctor(
     """
     from autotune.doctor import is_ready, run_checks
 
-    checks = run_checks()
+    with waiting("the checks of this machine to end"):
+        checks = run_checks()
     ready = is_ready(checks)
     if json:
         write_json({"ready": ready, "checks": [_plain(check) for check in checks]})

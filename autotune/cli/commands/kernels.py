@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -203,7 +204,8 @@ def kernels(
     )  # fmt: skip
     earlier = None
     if resume is None:
-        wanted = request.resolved()
+        with nullcontext() if request.step is None else request.step.capturing():
+            wanted = request.resolved()
     else:
         if request != KernelsRequest(trials=trials) or given or logs is not None:
             raise UsageError(

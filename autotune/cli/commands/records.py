@@ -24,18 +24,21 @@ from autotune.cli.shared import (
     write_text,
 )
 from autotune.errors import counted
+from autotune.waits import waiting
 
 if TYPE_CHECKING:
     from autotune.jobs.provenance import Work
     from autotune.records import Database
 
 STORE = Path("records")
+_READ = "records to be read"
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Place = "a database, a run, or a folder of them"
 
 
 @with_wide
+@waiting(_READ)
 def list_databases(
     folder: Annotated[
         Path,
@@ -101,6 +104,7 @@ def list_databases(
 
 
 @with_wide
+@waiting(_READ)
 def show(
     database: Annotated[
         Path,
@@ -164,13 +168,14 @@ def show(
     for source in found.sources.values():
         about = source.about
         write_text(
-            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, "
+            f"{source.id}: {about.run}, {about.workload}, batch {about.batch}, "
             f"{counted(source.trials, 'trial')}, "
             f"{source.identity}, {source.cores}"
         )
     write_next(*tuning_words(found, database, [database]))
 
 
+@waiting(_READ)
 def merge(
     databases: Annotated[
         list[Path],
@@ -263,6 +268,7 @@ def merge(
 
 
 @with_wide
+@waiting(_READ)
 def diff(
     a: Annotated[
         Path,
@@ -360,6 +366,7 @@ def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
     write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", "merged")
 
 
+@waiting(_READ)
 def pull(
     folder: Annotated[
         Path,
@@ -396,7 +403,7 @@ def _work(path: Path, database: Database) -> Work:
 
     if is_run(path):
         return Work.of_run(path, read_json(path / "run.json"))
-    of = {(one.about["workload"], one.about["batch"]) for one in database.sources.values()}
+    of = {(one.about.workload, one.about.batch) for one in database.sources.values()}
     model, batch = of.pop() if len(of) == 1 else (None, None)
     return Work(None, None if batch is None else model, batch)
 
@@ -417,8 +424,8 @@ def _summary(path: Path, database: Database) -> dict[str, Any]:
                 (task.count, min((s for s in (best.get(name), task.default_s) if s), default=None))
                 for name, task in source.tasks.items()
             ]
-            batch = source.about["batch"]
-            name = f"{source.about['workload']}{'' if batch is None else f' b{batch}'}"
+            about = source.about
+            name = f"{about.workload}{'' if about.batch is None else f' b{about.batch}'}"
             known = (
                 None if any(s is None for _, s in times) else sum(n * (s or 0) for n, s in times)
             )
@@ -433,7 +440,7 @@ def _summary(path: Path, database: Database) -> dict[str, Any]:
                 "id": s.id,
                 "cores": s.cores,
                 "trials": s.trials,
-                **s.about,
+                **s.about.to_json(),
                 "device": s.identity.device,
             }
             for s in database.sources.values()

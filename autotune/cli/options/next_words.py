@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def tuning_words(database: Database, records: Path, measured: Sequence[Path]) ->
         measured: Paths at which the runs that measured them may be: runs, or folders of runs.
     """
     found = [_tuned(source, measured) for source in database.sources.values()]
-    made = max(found, key=lambda one: (one.step is not None, _began(one.source)), default=None)
+    made = max(found, key=lambda one: (one.step is not None, one.source.about.began), default=None)
     if made is None:
         return ["kernels", "--model", _SMALLEST, "--records", records]
     where = _where(made)
@@ -98,8 +98,7 @@ class _Tuned:
     @property
     def batch(self) -> int | None:
         """Samples in its step."""
-        batch = self.source.about.get("batch")
-        return batch if isinstance(batch, int) else None
+        return self.source.about.batch
 
 
 def _tuned(source: Source, measured: Sequence[Path]) -> _Tuned:
@@ -110,11 +109,12 @@ def _tuned(source: Source, measured: Sequence[Path]) -> _Tuned:
     run = _folder(source, measured)
     about = {} if run is None else read_json(run / "run.json")
     asked = about.get("request") or {}
-    if source.about.get("batch") is None:
+    if source.about.batch is None:
         return _Tuned(source, None, asked)
-    workload, form = source.about.get("workload"), source.about.get("step")
+    workload, form = source.about.workload, source.about.step
     if workload in {model.name for model in MODELS}:
-        return _Tuned(source, StepRequest.from_json({**_plain(form), "model": workload}), asked)
+        told = _plain(None if form is None else asdict(form))
+        return _Tuned(source, StepRequest.from_json({**told, "model": workload}), asked)
     own = _plain(about.get("step"))
     if run is None or "model" not in own:
         return _Tuned(source, None, asked)
@@ -125,7 +125,7 @@ def _folder(source: Source, measured: Sequence[Path]) -> Path | None:
     """Returns the run of a source, if it is at one of some paths, or in one of them."""
     from autotune.records import is_run
 
-    name = str(source.about.get("run"))
+    name = source.about.run
     places = (one for path in measured for one in (path, path / name))
     return next((one for one in places if is_run(one) and one.resolve().name == name), None)
 
@@ -141,11 +141,6 @@ def _plain(form: object) -> dict[str, Any]:
     train = told.get("train")
     patterns = train if isinstance(train, list) else []
     return {**options, "train": [one for one in map(str, patterns) if one.isprintable()]}
-
-
-def _began(source: Source) -> float:
-    began = source.about.get("began")
-    return began if isinstance(began, int | float) else 0.0
 
 
 def _operator(source: Source) -> list[object]:
@@ -193,7 +188,7 @@ def _target(source: Source) -> str | None:
         for one in TARGETS
         if one.family == family and (family == "opencl" or one.triple == triple)
     ]
-    told = source.about.get("target")
+    told = source.about.target
     return told if told in alike else alike[-1] if alike else None
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from autotune.cli.options import completion, run_path
-from autotune.cli.shared import write_json, write_next
+from autotune.cli.shared import write_json, write_next, write_text
 
 
 def compare(
@@ -49,8 +49,8 @@ def compare(
         write_next("report", done.path)
         return 0
     for name, point in zip((first, second), done.points, strict=True):
-        print(f"{name}: {configuration_text(point)}")
-    print(compared_text((first, second), done.content))
+        write_text(f"{name}: {configuration_text(point)}")
+    write_text(compared_text((first, second), done.content))
     print(f"{done.content['blocks']} blocks; run folder: {done.path}")
     if done.emulated:
         print(f"{done.emulated}: times and joules are a model's")

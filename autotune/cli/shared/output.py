@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.shared.streams import results
+from autotune.errors import printable
 from autotune.jobs.provenance import Work, command_line_of, named
 
 SCHEMA_VERSION = 1
@@ -122,7 +123,7 @@ def say_next(program: str, *words: object) -> None:
     """Like `write_next`, for another program."""
     from autotune.console import is_quiet
 
-    command = " ".join([program, shlex.join(map(str, words))]).rstrip()
+    command = printable(" ".join([program, shlex.join(map(str, words))]).rstrip())
     try:
         results().flush()  # So that the command comes last where both streams go to one file.
     except (OSError, ValueError):  # Handled when the command ends.
@@ -174,7 +175,11 @@ def terminal_width() -> int | None:
 
 
 def write_text(text: str) -> None:
-    """Writes text to stdout, wrapped to the terminal's width; not wrapped in a file or a pipe."""
+    """Writes text to stdout, wrapped to the terminal's width; not wrapped in a file or a pipe.
+
+    Control characters, which a text from a file may contain, are shown and not sent to the terminal.
+    """
+    text = printable(text)
     width = terminal_width()
     if width is None:
         print(text)
@@ -361,7 +366,8 @@ def _cells(text: str) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()) if "\n" in text or "\t" in text else text
+    """Returns a cell's text without line breaks and control characters."""
+    return printable(" ".join(text.split()) if "\n" in text or "\t" in text else text)
 
 
 def time_text(seconds: float | None) -> str:

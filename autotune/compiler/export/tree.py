@@ -6,15 +6,17 @@ import hashlib
 import os
 import stat
 from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from autotune.compiler.export.findings import FileFinding
+from autotune.compiler.export.objects import Report
 
 _CHUNK_BYTES = 1 << 20
 _DEEPEST = 32
 _LONGEST = 1024
+_LARGEST_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -107,32 +109,41 @@ def _is_odd(folder: int, found: str) -> bool:
     return not stat.S_ISREG(os.lstat(found, dir_fd=folder).st_mode)
 
 
-def copied(
-    folder: Path, listed: Mapping[str, str], ignored: str, target: Path
+def compared(
+    folder: Path,
+    listed: Mapping[str, str],
+    ignored: str,
+    target: Path | None = None,
+    report: Report = lambda phase, done, total: None,
 ) -> list[FileFinding]:
-    """Copies the listed files, so that the compared content is what is used, even if the folder changes.
+    """Compares files with their list, and copies them where a target is given.
+
+    The copy has the compared content, even if the folder changes.
 
     Args:
         folder: The folder of the files.
         listed: SHA-256 of each file in hexadecimal, by path.
         ignored: A file that may be there although it is not listed.
-        target: A private folder, which is made.
+        target: A private folder, which is made; None to copy nothing.
+        report: Receives progress, in files.
 
     Returns:
-        What differs from the list, sorted by name.
+        What differs from the list, sorted by name. Files of more than 2 GiB are not read: no export has one.
 
     Raises:
         OSError: The folder cannot be read, or the target cannot be written.
     """
-    target.mkdir()
-    for name in folders_of(listed):
-        (target / name).mkdir(parents=True, exist_ok=True)
+    if target:
+        for name in ("", *folders_of(listed)):
+            (target / name).mkdir(parents=True, exist_ok=True)
     found: dict[str, str] = {}
     with closing(entries(folder, listed)) as below:
         for one in below:
+            report("files", len(found.keys() & listed.keys()), len(listed))
             status = one.status
             if one.descriptor is not None:
-                same = _copy(one.descriptor, target / one.name) == listed[one.name]
+                copy = target / one.name if target else None
+                same = _digest(one.descriptor, copy) == listed[one.name]
                 status = "right" if same else "changed"
             found[one.name] = status
     missing = dict.fromkeys(listed.keys() - found.keys(), "missing")
@@ -144,12 +155,20 @@ def copied(
     ]
 
 
-def _copy(source: int, target: Path) -> str:
-    """Copies an open file; returns its SHA-256 in hexadecimal."""
+def _digest(source: int, target: Path | None) -> str:
+    """Returns the SHA-256 of an open file in hexadecimal, and copies it; empty if it is too large."""
     digest = hashlib.sha256()
-    with target.open("wb") as file:
+    left = _LARGEST_BYTES
+    with target.open("wb") if target else nullcontext() as file:
+        if os.fstat(source).st_size > left:
+            return ""
         while chunk := os.read(source, _CHUNK_BYTES):
+            left -= len(chunk)
+            if left < 0:  # It grows.
+                return ""
             digest.update(chunk)
-            file.write(chunk)
-    target.chmod(0o755 if os.fstat(source).st_mode & stat.S_IXUSR else 0o644)
+            if file is not None:
+                file.write(chunk)
+    if target:
+        target.chmod(0o755 if os.fstat(source).st_mode & stat.S_IXUSR else 0o644)
     return digest.hexdigest()

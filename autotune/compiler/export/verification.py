@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -27,11 +26,12 @@ from autotune.compiler.export.rounds import (
     rounds,
     without_result,
 )
-from autotune.compiler.export.tree import copied, folders_of, is_plain
+from autotune.compiler.export.tree import compared, folders_of, is_plain
 from autotune.compiler.native import Platform
+from autotune.compiler.target import LARGEST_TOLERANCE
 from autotune.devices import Device
 from autotune.errors import RecordError, UsageError
-from autotune.reading import read_json
+from autotune.reading import is_version, read_json
 from autotune.records import write_json
 from autotune.scratch import Scratch
 
@@ -67,7 +67,8 @@ def verify(
 ) -> Verdict:
     """Checks the files of an export, and the results of its kernels.
 
-    The files are copied while they are compared, and the copy is used. So nothing that changes meanwhile is run.
+    If all files are as listed, they are copied and compared again, and the copy is used. So nothing that changes
+    meanwhile is run.
 
     Args:
         path: Its folder.
@@ -92,10 +93,13 @@ def verify(
     with Scratch("verify") as work:
         copy = work / "export"
         try:
-            files = tuple(copied(path, content["files"], MANIFEST, copy))
+            files = tuple(
+                compared(path, content["files"], MANIFEST, report=report)
+                or compared(path, content["files"], MANIFEST, copy)
+            )
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be copied to {work.parent}: {error.strerror or error}",
+                f"{path} cannot be read, or copied to {work.parent}: {error.strerror or error}",
                 hint="free space there, or set TMPDIR to another folder",
             ) from error
         if not files:
@@ -140,7 +144,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"no export at {path}: {MANIFEST} is missing", hint="make one with `autotune export`"
         )
     content = read_json(file, error=RecordError)
-    if not isinstance(content, dict) or content.get("schema_version") != MANIFEST_SCHEMA_VERSION:
+    if not isinstance(content, dict) or not is_version(
+        content.get("schema_version"), MANIFEST_SCHEMA_VERSION
+    ):
         raise RecordError(
             f"{file} is not a manifest of schema version {MANIFEST_SCHEMA_VERSION}",
             hint="export the run again",
@@ -176,7 +182,12 @@ def _fault(content: Mapping[str, Any]) -> str:
     if len(names) != len(content["kernels"]):
         return "a kernel has no figures, or is listed twice"
     if not content["checks"] or not all(_is_check(one, names, files) for one in content["checks"]):
-        return "it has no checks, or one names a kernel or a file that is not listed, or has no tolerance"
+        return (
+            "it has no checks, or one names a kernel or a file that is not listed, or has no tolerance "
+            f"of at most {LARGEST_TOLERANCE}"
+        )
+    if not content["variants"]:
+        return "it has no variants"
     loaded = [content["runner"]] if "runner" in content else []
     if content["format"] == "tvm":
         loaded += [one.get("library") for one in content["variants"]]
@@ -196,7 +207,7 @@ def _is_check(one: Mapping[str, Any], kernels: AbstractSet[Any], files: Mapping[
         and isinstance(one.get("kernel"), str)
         and one["kernel"] in kernels
         and isinstance(tolerance, float)
-        and 0 < tolerance < math.inf
+        and 0 < tolerance <= LARGEST_TOLERANCE
     )
 
 

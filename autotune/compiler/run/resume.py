@@ -47,6 +47,8 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
 def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed], float]:
     """Restores the tasks' earlier trials, and trains the searches and the cost model with them.
 
+    `TuneRequest.of_run` has checked that the run's events are of its tasks.
+
     Returns:
         The replayed trials by search, and the seconds that the earlier parts of the run took.
 
@@ -63,9 +65,9 @@ def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed],
         elif event["event"] == DEFAULT:
             outcome = _outcome(event, run.path)
             if not outcome.of_device:  # Otherwise it is measured again.
-                _task_state(by_name, event, run.path).note_default(outcome)
+                by_name[event["task"]].note_default(outcome)
         elif event["event"] == "trial":
-            task_state = _task_state(by_name, event, run.path)
+            task_state = by_name[event["task"]]
             searcher = _searcher(task_state, event, run.path)
             candidate, outcome = _candidate(searcher, event, run.path), _outcome(event, run.path)
             if candidate is None:
@@ -120,13 +122,6 @@ def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -
     if candidate.digest != event.get("digest"):
         return None
     return candidate
-
-
-def _task_state(by_name: dict[str, TaskState], event: dict[str, Any], path: Path) -> TaskState:
-    task_state = by_name.get(event.get("task", ""))
-    if task_state is None:
-        raise RecordError(f"{path}: a record of an unknown task {event.get('task')!r}")
-    return task_state
 
 
 def _searcher(task_state: TaskState, event: dict[str, Any], path: Path) -> FormulationSearch:

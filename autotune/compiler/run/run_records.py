@@ -11,9 +11,10 @@ from typing import Any
 from autotune.compiler.target import TuneRequest
 from autotune.errors import UsageError
 from autotune.measurement import median
-from autotune.reading import reading
+from autotune.reading import reading, typed
 from autotune.records import (
     SUFFIX,
+    About,
     Database,
     Identity,
     Run,
@@ -23,8 +24,6 @@ from autotune.records import (
     read_database,
     read_run,
 )
-
-_FORM = ("classes", "optimizer", "input_shape", "micro_batch", "recompute", "layout")
 
 
 def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tuple[Identity, str]:
@@ -68,9 +67,9 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
     source = hashlib.sha256(text.encode()).hexdigest()[:16]
     # Times of the final benchmark, which is interleaved, replace those of the search.
     settled = {
-        (task["name"], one["digest"]): one["ms"] / 1e3
-        for task in (run.result or {"tasks": ()})["tasks"]
-        for one in task.get("pool", ())
+        (task.name, one.digest): one.ms / 1e3
+        for task in (() if run.result is None else run.kernel_result().tasks)
+        for one in task.pool
     }
     trials: dict[str, int] = {}
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -107,7 +106,7 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
         "began": began,
         "workload": request.workload,
         "batch": request.batch,
-        "step": _form_of(run.about.get("step")),
+        "step": run.about.get("step") or {},
         "target": request.target.name,
         "seed": request.seed,
         "versions": run.about["versions"],
@@ -117,17 +116,9 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
     }
     identity, cores = identity_of(request, run.about["device"], run.about["versions"]["apache-tvm"])
     return Database.of(
-        [Source(source, identity, cores, about, sum(trials.values()), tasks)], schedules
+        [Source(source, identity, cores, typed(About, about), sum(trials.values()), tasks)],
+        schedules,
     )
-
-
-def _form_of(step: Any) -> dict[str, Any]:
-    """Returns what a run's step was given beside model and batch, such as its optimiser."""
-    return {
-        name: value
-        for name, value in (step if isinstance(step, dict) else {}).items()
-        if name in _FORM and value is not None
-    }
 
 
 def databases_at(path: Path) -> list[tuple[Path, Database]]:

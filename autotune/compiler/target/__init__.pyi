@@ -2,6 +2,7 @@ from . import spaces, targets
 from .host import cores, kernel_threads, runtime_environment
 from .request import Cores, Fleet, TuneRequest
 from .spaces import (
+    LARGEST_TOLERANCE,
     ColumnReduction,
     Depthwise,
     FewChannels,
@@ -39,6 +40,7 @@ __all__ = [
     "ImplicitGemm",
     "VectorConcat",
     "kernel_threads",
+    "LARGEST_TOLERANCE",
     "Limits",
     "Measure",
     "on_cores",

@@ -106,7 +106,7 @@ class TuneRequest:
 
         Raises:
             UsageError: The run is not a kernel run.
-            RecordError: Its request is damaged.
+            RecordError: Its request is damaged, or an event is of a kernel that it does not ask for.
         """
         content = run.about.get("request", {})
         if isinstance(content, dict) and content.get("kind") != "kernels":
@@ -117,7 +117,12 @@ class TuneRequest:
                 if plan.is_file()
                 else "give a folder that `autotune kernels` has made",
             )
-        return cls.from_json(content)
+        request = cls.from_json(content)
+        names = {task.kernel.name for task in request.tasks}
+        for event in run.events:
+            if "task" in event and str(event["task"]) not in names:
+                raise RecordError(f"{run.path}: a record of an unknown task {event['task']!r:.80}")
+        return request
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> TuneRequest:

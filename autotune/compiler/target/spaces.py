@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
 
 _LARGEST = 2**53 - 1  # The largest integer that JSON represents exactly.
+LARGEST_TOLERANCE = 0.1
+"""A larger relative error is no right result, whatever the precision."""
 PositiveInt = Annotated[int, Field(gt=0, le=_LARGEST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_LARGEST)]
 Times = Annotated[int, Field(gt=0, le=100_000)]
@@ -609,13 +611,13 @@ class Measure(_Strict):
     tolerance: float = Field(
         default=1e-4,
         gt=0,
-        lt=1,
+        le=LARGEST_TOLERANCE,
         description="Largest relative error of a right result, with a floor of 1e-3 of the largest magnitude.",
     )
     half_tolerance: float = Field(
         default=0.02,
         gt=0,
-        lt=1,
+        le=LARGEST_TOLERANCE,
         description="The same of a kernel that keeps operands in half precision.",
     )
     pool: Times = Field(

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.measurement import MemoryKind, OnGpu
-from autotune.reading import DOCUMENT, Unreadable, parse_json, read_bytes
+from autotune.reading import DOCUMENT, Unreadable, is_version, parse_json, read_bytes
 from autotune.studies.plans.plan_schema import check, damaged
 
 PLAN_SCHEMA_VERSION = 1
@@ -136,7 +136,7 @@ def read_plan(path: Path) -> StepPlan:
         raise damaged(path, f"it is not JSON: {error}") from None
     if not isinstance(told, dict) or told.get("kind") != KIND:
         raise UsageError(f"{path} is not a plan", hint="`autotune joint` writes plans")
-    if told.get("schema_version") != PLAN_SCHEMA_VERSION:
+    if not is_version(told.get("schema_version"), PLAN_SCHEMA_VERSION):
         raise UsageError(
             f"{path} is a plan of version {str(told.get('schema_version'))[:20]}, and this autotune reads "
             f"{PLAN_SCHEMA_VERSION}",

@@ -88,6 +88,7 @@ class _Step(_Part):
     input_shape: str | None = None
     runs: list[str]
     gpu_runs: list[str] = []
+    train: list[str] = []
     gpu_memory: MemoryKind | None = None
     micro_batch: int | None = None
     recompute: int | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import math
+import re
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ from autotune.studies.space import (
 )
 
 _MOST_CORES = 1024
+_MOST_ROWS = 100_000
+_TABLE = replace(DOCUMENT, bytes=16 << 20)
+_RANGES = {"GHz": (1e-3, 100.0), "s": (1e-9, 1e9), "J": (1e-12, 1e12)}
+_WHOLE = re.compile(r"\s*[0-9]{1,9}\s*")
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
 _JOULES = "energy_j"
 _CLUSTERS = ("big", "small", "little", "hybrid")
@@ -113,20 +118,23 @@ def read_paper_table(path: Path) -> TableBench:
     column may be missing, or have empty cells.
 
     Raises:
-        UsageError: The file cannot be read, or is not such a table.
+        UsageError: The file cannot be read, has more than 16 MiB or 100000 rows, or is not such a table.
     """
+    table = csv.DictReader(io.StringIO(read_text(path, _TABLE), newline=""))
     try:
-        rows = list(csv.DictReader(io.StringIO(read_text(path, DOCUMENT), newline="")))
+        rows = list(islice(table, _MOST_ROWS + 1))
     except csv.Error as error:
         raise UsageError(f"{path} is not a table: {error}") from error
+    if len(rows) > _MOST_ROWS:
+        raise UsageError(f"{path} has more than {_MOST_ROWS} configurations")
     if not rows or not set(_COLUMNS) - {_JOULES} <= set(rows[0]):
         raise UsageError(f"{path} is not a table of configurations", hint=f"columns {_COLUMNS}")
     found: dict[CpuConfiguration, Figures] = {}
     for line, row in enumerate(rows, start=2):
         try:
-            cores = int(row["cores"])
-            if not 1 <= cores <= _MOST_CORES:
+            if not _WHOLE.fullmatch(row["cores"]) or not 1 <= int(row["cores"]) <= _MOST_CORES:
                 raise ValueError(f"{row['cores'][:20]} cores")
+            cores = int(row["cores"])
             little, big = _split(row["cluster"], cores)
             setting = CpuConfiguration(
                 (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
@@ -276,9 +284,10 @@ def _setting(cores: int, ghz: str) -> ClusterSetting:
 
 
 def _measure(text: str, unit: str) -> float:
+    least, most = _RANGES[unit]
     value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError(f"{text} {unit}")
+    if not least <= value <= most:
+        raise ValueError(f"{text[:20]} {unit}")
     return value
 
 

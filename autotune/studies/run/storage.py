@@ -16,9 +16,12 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
 from autotune.errors import RecordError, ToolchainError, UsageError, pip_install
+from autotune.reading import Unreadable, lines, open_file
 
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
+_SQLITE = b"SQLite format 3\0"
+"""The beginning of each database. A new one is empty."""
 _ATTEMPTS, _PAUSE_S = 4, 0.5
 _HIDDEN = "***"
 _PASSWORD = re.compile(r"(?P<user>://[^:/@?]*):(?:[^?]*|.*)@")
@@ -41,21 +44,22 @@ def open_storage(url: str) -> BaseStorage:
             without it. PostgreSQL's driver then looks for one in PGPASSWORD and `~/.pgpass`.
 
     Raises:
-        UsageError: The URL is invalid, or nothing answers there.
+        UsageError: The URL is invalid, or nothing answers there, or the file is not a journal or a database.
         ToolchainError: The database's driver is not installed.
     """
     if url.startswith(JOURNAL_PREFIX):
         path = Path(url.removeprefix(JOURNAL_PREFIX))
         if not path.parent.is_dir():
             raise UsageError(f"{path}: there is no folder {path.parent}")
+        _check_journal(path)
         try:
             return JournalStorage(JournalFileBackend(str(path)))
         except OSError as error:
             raise UsageError(
                 f"the journal {path} cannot be opened: {error.strerror}", hint="name a file"
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is not a journal of a study: {error}") from error
+        except (ValueError, TypeError, AttributeError, LookupError, OptunaError) as error:
+            raise UsageError(f"{path} is not a journal of a study: {str(error)[:200]}") from error
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -81,11 +85,46 @@ def open_storage(url: str) -> BaseStorage:
         ) from error
 
 
+def _check_journal(path: Path) -> None:
+    """Refuses a file that is not a journal, before Optuna reads it, which has no limits."""
+    if not path.exists():
+        return
+    with open_file(path) as file:
+        try:
+            for number, value in lines(file, torn_end=True, nan_as_null=True):
+                if not isinstance(value, dict):
+                    raise Unreadable(f"line {number} is not an object")
+        except (OSError, Unreadable) as error:
+            raise UsageError(
+                f"{path} is not a journal of a study: {error}", hint="name another file"
+            ) from None
+
+
+def _check_sqlite(path: Path) -> None:
+    """Refuses a file that is not an SQLite database. SQLite would take one of a few bytes for a new one."""
+    if not path.exists():
+        return
+    with open_file(path) as file:
+        head = file.read(len(_SQLITE))
+    if head not in (b"", _SQLITE):
+        raise UsageError(
+            f"{path} is not an SQLite database", hint="name another file, or remove this one"
+        )
+
+
 def _database(url: str) -> RDBStorage:
-    """Opens a database's storage. Processes that start together on an empty database all create its tables."""
+    """Opens a database's storage. Processes that start together on an empty database all create its tables.
+
+    Raises:
+        UsageError: It is a file, and not an SQLite database.
+    """
+    from sqlalchemy import make_url
     from sqlalchemy.exc import IntegrityError, ProgrammingError
     from sqlalchemy.pool import NullPool
 
+    place = make_url(url)
+    if place.get_backend_name() == "sqlite" and place.database:
+        _check_sqlite(Path(place.database))
     for attempt in range(_ATTEMPTS):
         try:
             # Without a pool, so that a failed attempt leaves no connection open.

@@ -217,6 +217,14 @@ def test_the_command_that_is_told_knows_every_kernel(command: str, tmp_path: Pat
     assert int(known) == listed["tasks"] > 0
 
 
+_END = "EnterPostproc"
+"""Ends what MetaSchedule decides in a trace."""
+
+
+def _names(trace: Any) -> list[str]:
+    return [instruction[0] for instruction in trace[0]]
+
+
 def test_a_similar_kernel_begins_with_schedules_that_were_made_to_fit(
     store: Path, first: Path, tmp_path: Path
 ) -> None:
@@ -228,16 +236,17 @@ def test_a_similar_kernel_begins_with_schedules_that_were_made_to_fit(
     assert "0 of 1 kernels are known, 1 are like known ones" in done.stderr
     result = json.loads(done.stdout)
     assert result["records"]["similar"] == 1
-    event = trials_of(tmp_path)[0]
+    # Schedules of the project's own rules may be among the best, and are made to fit in another way.
+    event = next(e for e in trials_of(tmp_path) if _END in _names(e["trace"]))
     source = json.loads((first / "result.json").read_text())["tasks"][0]
     known = {e["digest"]: e["trace"] for e in trials_of(first.parent)}
     best = [known[one["digest"]] for one in source["pool"] if one["digest"] in known]
 
     def steps(trace: Any) -> list[str]:
-        names = [instruction[0] for instruction in trace[0]]
-        return names[: names.index("EnterPostproc")]
+        names = _names(trace)
+        return names[: names.index(_END)]
 
-    assert steps(event["trace"]) in [steps(trace) for trace in best]
+    assert steps(event["trace"]) in [steps(trace) for trace in best if _END in _names(trace)]
     products = sorted(math.prod(value) for _, value in event["trace"][1] if isinstance(value, list))
     assert products == [80, 120, 192]
     # 4 trials with records are better than the untuned default by as much as 24 without were, or nearly so.

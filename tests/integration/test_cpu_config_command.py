@@ -341,7 +341,7 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--command", " "], 2, "--command is empty"),
         (["--emulate", "meizu-16t", "--command", "no_trainer"], 5, "does not run: "),
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),
-        (["--emulate", "meizu-16t", "--storage", "journal:/tmp"], 2, "cannot be opened"),
+        (["--emulate", "meizu-16t", "--storage", "journal:/tmp"], 2, "is not a regular file"),
         (["--emulate", "meizu-16t", "--storage", "journal:/etc/hosts"], 2, "/etc/hosts"),
         (["--emulate", "meizu-16t", "--study", " "], 2, "--study is empty"),
         (["--emulate", "meizu-16t", "--max-temperature", "nan"], 2, "--max-temperature is nan"),

@@ -241,7 +241,7 @@ def test_a_memory_limit_brings_forms_that_save_memory(tmp_path: Path) -> None:
 
 
 def test_a_joint_search_on_this_host_runs_the_schedules_it_chose(tmp_path: Path) -> None:
-    run = kernels(tmp_path / "kernels", *LENET, "--trials", "24")
+    run = kernels(tmp_path / "kernels", *LENET, "--trials", "48")
     found = joint(
         "--device", "local", *LENET, "--run", run, "--meter", "none", "--trials", 4, "--blocks", 2,
         "--least-seconds", 0.2, "--start-temperature", 999, "--space", space(tmp_path),

@@ -12,7 +12,7 @@ def statuses(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
     done = autotune("doctor", "--json", timeout=240, **environment)
     told = [line for line in done.stderr.splitlines() if not line.startswith("autotune: waiting:")]
     assert len(told) == 1
-    assert done.stderr.startswith("next: autotune ")
+    assert told[0].startswith("next: autotune ")
     checks = json.loads(done.stdout)["checks"]
     return (
         done.returncode,

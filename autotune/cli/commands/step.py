@@ -57,7 +57,7 @@ def step(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="MNIST files, CIFAR files (binary version), or .npz with images and labels. At "
+            help="MNIST files, CIFAR files (binary version), or .npz with inputs and labels. At "
             "most 1 GiB is loaded, spread over the file. [default: generated]"
         ),
     ] = None,

@@ -53,6 +53,8 @@ def searched(objective: str, **limits: float) -> dict[str, Any]:
 @example([(3.0, 4.0), (1.0, 2.0), (2.0, 1.0)], "edp")
 # An axis with two round numbers of a power of ten.
 @example([(1.125, 0.3125), (0.375, 0.3125)], "edp")
+# More than three powers of ten.
+@example([(24.0, 0.1015625), (59.0, 62.875)], "edp")
 def test_the_best_so_far_never_gets_worse(
     found: list[tuple[float, float] | None], objective: str
 ) -> None:
@@ -68,7 +70,8 @@ def test_the_best_so_far_never_gets_worse(
     assert monotone(best, higher=pareto)
     of = {"latency": lambda t, _: t, "energy": lambda _, j: j, "edp": lambda t, j: t * j}
     end = 100.0 if pareto else min(of[objective](*one) for one in known)
-    assert best[-1][1] == pytest.approx(end, rel=NEAR)
+    # A tenth of a unit of the plot, read between ticks of an axis of six powers of ten.
+    assert best[-1][1] == pytest.approx(end, rel=3 * NEAR)
     assert best[-1][0] == pytest.approx(len(trials), abs=0.05 + NEAR * len(trials))
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from autotune.reading import Count, Name, Number, Seconds, Unreadable, typed
+from autotune.records.database import Form
 from autotune.records.result import Drift
 from autotune.records.trace_grammar import check_kinds
 
@@ -145,18 +146,12 @@ class _Calibration:
     scale: Number | None
 
 
-@dataclass
-class _Step:
+@dataclass(frozen=True, kw_only=True)
+class _Step(Form):
     """The training step of a request."""
 
     model: Name
     batch: Count | None = None
-    classes: Count | None = None
-    optimizer: Name | None = None
-    input_shape: Name | None = None
-    micro_batch: Count | None = None
-    recompute: Count | None = None
-    layout: Name | None = None
     gpu_memory: Name | None = None
     runs: list[Name] = field(default_factory=list)
     gpu_runs: list[Name] = field(default_factory=list)

@@ -13,6 +13,7 @@ from tvm import te
 
 from autotune.compiler.formulations.conv2d_forward import Read
 from autotune.compiler.formulations.layouts import compute, filter_reader, from_last, reader
+from autotune.compiler.formulations.matmul import padded_sums
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.compiler.formulations.strides import Phases, divided
 from autotune.workloads.operators import Conv2d
@@ -268,26 +269,23 @@ def pixel_product(conv: Conv2d, inputs: Tensors, vector: int, attrs: Attributes)
     """
     dy, weight = inputs
     (ph, pw), (dh, dw), (h, w) = conv.pad, conv.dilation, (conv.h, conv.w)
-    pixels = conv.n * h * w
-    wide = -(-pixels // vector) * vector
     low, size = _reach(conv)
     read = _guarded(conv, dy, low, size)
 
     def column(r: Any, s: Any, o: Any, p: Any) -> Any:
         y, z = p // w % h, p % w
-        value = read(p // (h * w), o, y + ph + low[0] - r * dh, z + pw + low[1] - s * dw)
-        if wide == pixels:
-            return value
-        return te.if_then_else(p < pixels, value, te.const(0.0, dy.dtype))
+        return read(p // (h * w), o, y + ph + low[0] - r * dh, z + pw + low[1] - s * dw)
 
-    columns = te.compute((conv.r, conv.s, conv.k, wide), column, name="columns")
-    rk = te.reduce_axis((0, conv.k), "rk")
-    rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
-    sums = te.compute(
-        (conv.c, wide),
-        lambda i, p: te.sum(weight[rr, rs, i, rk] * columns[rr, rs, rk, p], axis=[rr, rs, rk]),
-        name="sums",
-        attrs=attrs,
+    taps = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
+    steps = (*taps, te.reduce_axis((0, conv.k), "rk"))
+    sums = padded_sums(
+        (conv.c, conv.n * h * w),
+        steps,
+        lambda i, r, s, o: weight[r, s, i, o],
+        column,
+        vector,
+        dy.dtype,
+        attrs,
     )
     shape = (conv.n, h, w, conv.c)
     return [te.compute(shape, lambda b, y, z, i: sums[i, (b * h + y) * w + z], name="dx")]

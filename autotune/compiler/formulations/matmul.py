@@ -6,7 +6,7 @@ batched product.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import te
@@ -28,6 +28,44 @@ def batch(op: Matmul | Bmm) -> tuple[int, ...]:
 def turned(tensor: Any) -> Callable[..., Any]:
     """Returns a function that reads matrices at [..., column, row]."""
     return lambda *at: tensor[(*at[:-2], at[-1], at[-2])]
+
+
+def padded_sums(
+    shape: tuple[int, ...],
+    steps: Sequence[Any],
+    left: Callable[..., Any],
+    right: Callable[..., Any],
+    vector: int,
+    dtype: str,
+    attrs: Attributes,
+) -> Any:
+    """Returns products of matrices [..., row, column], with columns of zeros until they fill vectors.
+
+    Args:
+        shape: Shape of the products without these columns.
+        steps: Axes of the reduction.
+        left: Reads the first operand at [..., row, *steps].
+        right: Reads the second operand at [..., *steps, column]; it is copied.
+        vector: Elements of a vector.
+        dtype: Element type.
+        attrs: Marks of the block that multiplies.
+    """
+    *outer, rows, columns = shape
+    wide = -(-columns // vector) * vector
+    depths = [step.dom.extent for step in steps]
+
+    def padded(*at: Any) -> Any:
+        return te.if_then_else(at[-1] < columns, right(*at), te.const(0.0, dtype))
+
+    copy = te.compute((*outer, *depths, wide), padded, name="columns")
+    return te.compute(
+        (*outer, rows, wide),
+        lambda *at: te.sum(
+            left(*at[:-1], *steps) * copy[(*at[:-2], *steps, at[-1])], axis=list(steps)
+        ),
+        name="sums",
+        attrs=attrs,
+    )
 
 
 @formulation("bmm", "forward", "direct")

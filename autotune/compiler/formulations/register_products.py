@@ -155,20 +155,8 @@ def _product(
         name: Name of the result.
         dtype: Element type.
     """
-    *outer, rows, columns = shape
-    wide = -(-columns // _VECTOR) * _VECTOR
     step = te.reduce_axis((0, depth), "step")
-
-    def padded(*at: Any) -> Any:
-        return te.if_then_else(at[-1] < columns, right(*at), te.const(0.0, dtype))
-
-    copy = te.compute((*outer, depth, wide), padded, name="columns")
-    sums = te.compute(
-        (*outer, rows, wide),
-        lambda *at: te.sum(left(*at[:-1], step) * copy[(*at[:-2], step, at[-1])], axis=step),
-        name="sums",
-        attrs=_APART,
-    )
+    sums = matmul.padded_sums(shape, (step,), left, right, _VECTOR, dtype, _APART)
     return [te.compute(shape, lambda *at: sums[at], name=name)]
 
 

@@ -13,7 +13,7 @@ from .data import (
     load_samples,
 )
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
-from .initial import generated_feeds, given_values, initial_values
+from .initial import generated_feeds, given_values, initial_values, random_values
 from .memory import ALIGNMENT, MemoryPlan, live_bytes, plan_memory, replaced_in_place
 from .models import MODELS, ModelInfo, build_model
 from .operators import (
@@ -59,6 +59,7 @@ __all__ = [
     "aten_operators",
     "ALIGNMENT",
     "AvgPool2d",
+    "batch_orders",
     "batches",
     "BatchNorm",
     "BatchStats",
@@ -73,6 +74,7 @@ __all__ = [
     "Conv2d",
     "counterparts",
     "CrossEntropy",
+    "DataSpec",
     "Dropout",
     "evaluate",
     "Expression",
@@ -88,6 +90,7 @@ __all__ = [
     "LayoutName",
     "LAYOUTS",
     "live_bytes",
+    "load_arrays",
     "load_samples",
     "Matmul",
     "max_relative_error",
@@ -110,6 +113,7 @@ __all__ = [
     "parse_roles",
     "plan_memory",
     "random_inputs",
+    "random_values",
     "reference",
     "Relu",
     "reordered",
@@ -134,7 +138,4 @@ __all__ = [
     "traffic",
     "TrainingStep",
     "Value",
-    "DataSpec",
-    "batch_orders",
-    "load_arrays",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.workloads.data import IMAGE_AXES
 from autotune.workloads.layout import Layout
 from autotune.workloads.operators import DType, Expression, Kernel, TensorSpec
 from autotune.workloads.operators.base import BYTES_PER_ELEMENT
@@ -199,7 +200,7 @@ class StepGraph:
             len(inputs) == len(labels) == 1
             and (inputs[0].dtype, labels[0].dtype) == ("float32", "int32")
             and len(labels[0].shape) == 1
-            and 2 <= len(inputs[0].shape) <= 4
+            and 1 < len(inputs[0].shape) <= 1 + IMAGE_AXES
         )
 
     @property

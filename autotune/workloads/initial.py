@@ -103,17 +103,31 @@ def generated_feeds(graph: StepGraph, seed: int) -> Iterator[dict[str, NDArray[A
         samples = generated_samples(count, graph.sample_shape, graph.classes, seed)
         for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
             yield given_values(graph, images, labels, seed, number)
-    drawn = [tensor for tensor in graph.tensors if tensor.kind in ("input", "label")]
-    own = {tensor.name for tensor in drawn} - {tensor.name for tensor in graph.data}
     for number in itertools.count():
-        yield {
-            tensor.name: _draw(
-                graph,
-                tensor,
-                _generator(seed, number if tensor.name in own else number % _BATCHES, tensor.name),
-            )
-            for tensor in drawn
+        data = {
+            tensor.name: _draw(graph, tensor, _generator(seed, number % _BATCHES, tensor.name))
+            for tensor in graph.data
         }
+        yield data | random_values(graph, seed, number)
+
+
+def random_values(graph: StepGraph, seed: int, step: int) -> dict[str, NDArray[Any]]:
+    """Draws the random numbers that a step takes beside its data, such as dropout masks.
+
+    Args:
+        graph: The step.
+        seed: Seed of the numbers, not negative.
+        step: Number of the step, not negative.
+
+    Returns:
+        Tensor name -> array in its stored shape and order.
+    """
+    data = {tensor.name for tensor in graph.data}
+    return {
+        tensor.name: _draw(graph, tensor, _generator(seed, step, tensor.name))
+        for tensor in graph.tensors
+        if tensor.kind in ("input", "label") and tensor.name not in data
+    }
 
 
 def _generator(seed: int, step: int, name: str) -> np.random.Generator:

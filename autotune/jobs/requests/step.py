@@ -28,6 +28,7 @@ from autotune.workloads import (
     given_values,
     load_arrays,
     load_samples,
+    random_values,
 )
 from autotune.workloads.models import DEFAULT_CLASSES
 
@@ -266,9 +267,8 @@ def _array_feeds(graph: StepGraph, data: Path, seed: int) -> Iterator[dict[str, 
     sample_bytes = sum(4 * math.prod(spec.shape) for spec in wanted.values())
     arrays = load_arrays(data, wanted, limit=max(graph.batch, _SAMPLES_BYTES // sample_bytes))
     count = len(next(iter(arrays.values())))
-    own = generated_feeds(graph, seed)  # Random numbers such as dropout masks.
-    for chosen, drawn in zip(batch_orders(count, graph.batch, seed), own, strict=False):
-        yield drawn | {
+    for number, chosen in enumerate(batch_orders(count, graph.batch, seed)):
+        yield random_values(graph, seed, number) | {
             tensor.name: tensor.stored(arrays[tensor.name][chosen]) for tensor in graph.data
         }
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from autotune.workloads.aten.lowering import Lowering
 from autotune.workloads.aten.program import Program
-from autotune.workloads.aten.ranges import index_ranges
 from autotune.workloads.aten.registry import aten_operators
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.optimizer import Optimizer
@@ -28,7 +27,7 @@ def lower_step(
         batch: Samples in a step.
         program: The traced step.
         optimizer: What updates the parameters.
-        classes: How many values an integer input or label takes, by its name, where it indexes nothing.
+        classes: How many values an integer input or label takes, by its name.
         channels_last: Whether images and filters are stored with their channels last.
 
     Returns:
@@ -37,6 +36,5 @@ def lower_step(
     Raises:
         UsageError: An operator is not supported, or is used in a way that is not.
     """
-    values = {**classes, **index_ranges(program)}
-    lowering = Lowering(name, batch, program, values, channels_last=channels_last)
+    lowering = Lowering(name, batch, program, classes, channels_last=channels_last)
     return lowering.run(aten_operators(), optimizer)

@@ -129,11 +129,9 @@ def capture_module(
     values = _values(module)
     graph = _layered(name, wanted, batch, optimizer)
     if graph is None:
-        program = _program(name, wanted, batch)
+        program, classes = _program(name, wanted, batch)
         values |= program.constants
-        graph = lower_step(
-            name, batch, program, optimizer, wanted.classes, channels_last=channels_last
-        )
+        graph = lower_step(name, batch, program, optimizer, classes, channels_last=channels_last)
     kept = {tensor.name for tensor in graph.sources}
     return Captured(graph, {path: own for path, own in values.items() if path in kept})
 
@@ -155,11 +153,13 @@ def _layered(name: str, wanted: WantedStep, batch: int, optimizer: Optimizer) ->
         return None
 
 
-_PROGRAMS: WeakKeyDictionary[Any, dict[object, Program]] = WeakKeyDictionary()
+_Traced = tuple[Program, Mapping[str, int]]
+_PROGRAMS: WeakKeyDictionary[Any, dict[object, _Traced]] = WeakKeyDictionary()
 """Traced steps by module, and then by all else that they depend on: tracing takes seconds."""
 
 
-def _program(name: str, wanted: WantedStep, batch: int) -> Program:
+def _program(name: str, wanted: WantedStep, batch: int) -> _Traced:
+    """The traced step, and how many values each of its integer inputs and labels takes."""
     known = _PROGRAMS.setdefault(wanted.module, {})
     key = (
         batch,
@@ -173,8 +173,9 @@ def _program(name: str, wanted: WantedStep, batch: int) -> Program:
     )
     if key not in known:
         program = trace_step(name, wanted, aten_operators())
-        check_learns(name, wanted, {**wanted.classes, **index_ranges(program)})
-        known[key] = program
+        classes = {**wanted.classes, **index_ranges(program)}
+        check_learns(name, wanted, classes)
+        known[key] = program, classes
     return known[key]
 
 

@@ -204,16 +204,22 @@ def test_traces_that_are_damaged_or_hostile_are_one_line(
         assert "int_max_str_digits" not in told[0]
 
 
-def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = tmp_path / "table.csv"
+def table_of(folder: Path, *rows: str) -> Path:
+    """A table of configurations."""
+    table = folder / "table.csv"
     head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
+    table.write_text("\n".join([head, *rows]) + "\n")
+    return table
+
+
+def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for word in ("small", "little"):
-        table.write_text(f"{head}\nbig,2,2,1,1,1\n{word},2,2,1,3,0.5\nhybrid,4,2,1,2,2\n")
+        table = table_of(tmp_path, "big,2,2,1,1,1", f"{word},2,2,1,3,0.5", "hybrid,4,2,1,2,2")
         assert main(["replay", str(table), "--json"]) == 0
         told.append(capsys.readouterr().out)
     assert told[0] == told[1]
-    table.write_text(f"{head}\nmiddle,2,2,1,1,1\n")
+    table = table_of(tmp_path, "middle,2,2,1,1,1")
     assert main(["replay", str(table)]) == 2
     assert "'middle' is no cluster" in capsys.readouterr().err
 
@@ -224,9 +230,7 @@ def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_table_has_cores_that_a_phone_may_have(
     tmp_path: Path, cores: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = tmp_path / "table.csv"
-    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
-    table.write_text(f"{head}\nbig,{cores},2,1,1,1\nsmall,2,2,1,1,1\n")
+    table = table_of(tmp_path, f"big,{cores},2,1,1,1", "small,2,2,1,1,1")
     assert main(["replay", str(table)]) == 2
     told = capsys.readouterr().err
     assert "line 2 is not a configuration" in told
@@ -248,9 +252,7 @@ def test_a_table_has_cores_that_a_phone_may_have(
 def test_figures_that_no_phone_has_are_one_line(
     tmp_path: Path, row: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = tmp_path / "table.csv"
-    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
-    table.write_text(f"{head}\n{row}\nsmall,2,2,1,1,1\n")
+    table = table_of(tmp_path, row, "small,2,2,1,1,1")
     assert main(["replay", str(table)]) == 2
     told, _ = capsys.readouterr().err.splitlines()
     assert "line 2 is not a configuration" in told
@@ -259,9 +261,7 @@ def test_figures_that_no_phone_has_are_one_line(
 
 @pytest.mark.parametrize("rows", [100_001, 3_000_000])
 def test_a_table_of_too_many_rows_is_refused_early(tmp_path: Path, rows: int) -> None:
-    table = tmp_path / "many.csv"
-    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
-    table.write_text(f"{head}\n" + "big,2,2,1,1,1\n" * rows)
+    table = table_of(tmp_path, *["big,2,2,1,1,1"] * rows)
     tracemalloc.start()
     try:
         with pytest.raises(UsageError, match=r"more than 100000 configurations|larger than 16 MiB"):

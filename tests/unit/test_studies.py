@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import resource
 import socket
 import subprocess
@@ -20,13 +19,14 @@ import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_studies import BIG, LITTLE, NAMES, TABLE, every, request, small_space
 
 from autotune.devices.info import probe
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.device.device import EmulatedDevice
 from autotune.emulator.model.profile import load
 from autotune.emulator.model.step_model import ALEXNET_B16, estimate
-from autotune.errors import RecordError, ToolchainError, TransientDeviceError, UsageError
+from autotune.errors import RecordError, TransientDeviceError, UsageError
 from autotune.studies.bench.bench import Measured
 from autotune.studies.models.physics import PowerModel, TimeModel
 from autotune.studies.models.surrogate import Surrogate
@@ -36,10 +36,8 @@ from autotune.studies.run.finals import measure_again, named_points
 from autotune.studies.run.results import found_of, nearest_text, result
 from autotune.studies.run.storage import (
     faults_told,
-    hidden,
     open_storage,
     open_study,
-    without_password,
 )
 from autotune.studies.run.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.run.trial_leases import STALE_S, TrialLeases, this_worker
@@ -60,22 +58,6 @@ from autotune.studies.space.objective import (
 from autotune.studies.space.pareto import front, gain, hypervolume, improvement, knee
 from autotune.studies.space.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.space.space import CpuSpace
-
-TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"
-LITTLE = Cluster(
-    "little", (0, 1, 2, 3), 360, 300_000, 1_800_000, (300_000, 1_000_000, 1_800_000), (), ()
-)
-BIG = Cluster("big", (4, 5), 1024, 700_000, 2_400_000, (700_000, 2_400_000), (), ())
-NAMES = ("little", "big")
-
-
-def small_space(**ranges: object) -> CpuSpace:
-    return CpuSpace.of((LITTLE, BIG), CpuRanges.model_validate(ranges), clocks=True)
-
-
-def every(space: CpuSpace) -> list[CpuConfiguration]:
-    return [space.at(int(n)) for n in space.numbers(np.random.default_rng(0), 10**6)]
-
 
 # The space.
 
@@ -538,13 +520,6 @@ def test_a_deadline_is_kept_by_what_is_proposed() -> None:
 # Studies.
 
 
-def request(
-    space: CpuSpace, trials: int, sampler: SamplerName = "tpe", *, model: bool = True,
-    objective: Objective = "pareto", seed: int = 1,
-) -> StudyRequest:  # fmt: skip
-    return StudyRequest(space, objective, NO_LIMITS, trials, sampler, model, seed)
-
-
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "grid"])
 @pytest.mark.parametrize("model", [True, False])
 def test_every_sampler_measures_each_recorded_configuration_once(
@@ -925,94 +900,6 @@ def test_a_trial_of_a_process_of_this_machine_that_is_gone_is_taken_over_at_once
     claimed_by(url, 1, f"{machine}/{2**22 + 1}:1")
     listener, _ = claimed_by(url, 2, "elsewhere/1:1")
     assert listener.take_over_crashed() == 2
-
-
-def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    study_of(request(read_paper_table(TABLE).space(), 3), open_storage(url), "s")
-    with pytest.raises(UsageError, match="another device or space"):
-        study_of(request(small_space(), 3), open_storage(url), "s")
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"[" * 50_000 + b"\n", "line 1 is damaged: it is nested more than 32 deep"),
-        (b"[]\n", "line 1 is not an object"),
-        (b"7\n", "line 1 is not an object"),
-        (b"{\n", "line 1 is damaged"),
-        (b"a" * 9_000_000, "line 1 is longer than 8 MiB"),
-        (b"{}\n" * 1_000_001, "it has more than 1000000 lines"),
-        (b"{}\n", "is not a journal of a study"),
-        (b'{"op_code": 0, "worker_id": "a", "study_name": []}\n', "is not a journal of a study"),
-    ],
-)
-def test_what_is_no_journal_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
-    path = tmp_path / "study.log"
-    path.write_bytes(content)
-    with pytest.raises(UsageError, match=words) as told:
-        open_storage(f"journal:{path}")
-    assert told.value.message.isprintable()
-
-
-@pytest.mark.parametrize("scheme", ["journal:", "sqlite:///"])
-def test_devices_and_pipes_are_no_storages(tmp_path: Path, scheme: str) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path)):
-        with pytest.raises(UsageError, match="is not a regular file"):
-            open_storage(f"{scheme}{path}")
-
-
-@pytest.mark.parametrize("content", [b"x", b"SQLite format 3", b"no database at all " * 100])
-def test_what_is_no_database_is_one_line_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "study.db"
-    path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"study\.db is not an SQLite database"):
-        open_storage(f"sqlite:///{path}")
-    assert path.read_bytes() == content
-
-
-def test_a_journal_and_a_database_are_opened_again(tmp_path: Path) -> None:
-    for url in (f"journal:{tmp_path / 'study.log'}", f"sqlite:///{tmp_path / 'study.db'}"):
-        for number in range(2):
-            study = open_study(open_storage(url), "s", ["a"], optuna.samplers.RandomSampler())
-            assert len(study.trials) == number
-            study.add_trial(optuna.trial.create_trial(value=float("inf"), params={}))
-
-
-def test_a_storage_that_is_none_is_told_without_its_password() -> None:
-    with pytest.raises(UsageError, match="cannot be opened"):
-        open_storage("nonsense")
-    with pytest.raises(Exception) as told:
-        open_storage("postgresql+nodriver://me:secret@host/name")
-    assert "secret" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown", "bare"),
-    [
-        ("journal:/tmp/a:b@c", "journal:/tmp/a:b@c", "journal:/tmp/a:b@c"),
-        ("sqlite:////tmp/a:b@c", "sqlite:////tmp/a:b@c", "sqlite:////tmp/a:b@c"),
-        ("postgresql://me@h/d", "postgresql://me@h/d", "postgresql://me@h/d"),
-        ("postgresql://me:s%40t@h:1/d", "postgresql://me:***@h:1/d", "postgresql://me@h:1/d"),
-        ("postgresql://me:s@t@h/d", "postgresql://me:***@h/d", "postgresql://me@h/d"),
-        ("postgresql://me:s?t@h/d", "postgresql://me:***@h/d", "postgresql://me@h/d"),
-        ("postgresql://me:s@h/d?o=a@b", "postgresql://me:***@h/d?o=a@b", "postgresql://me@h/d?o=a@b"),
-        ("postgresql://h/d?user=me&password=s", "postgresql://h/d?user=me&password=***",
-         "postgresql://h/d?user=me"),
-        ("postgresql://h/d?password=s&user=me", "postgresql://h/d?password=***&user=me",
-         "postgresql://h/d?user=me"),
-    ],
-)  # fmt: skip
-def test_a_password_is_kept_out_of_what_is_written(url: str, shown: str, bare: str) -> None:
-    assert hidden(url) == shown
-    assert without_password(url) == without_password(shown) == bare
-
-
-def test_a_driver_that_is_not_installed_is_told_with_how_to_get_one() -> None:
-    with pytest.raises(ToolchainError, match=r"mysql://me:\*\*\*@h/d needs MySQLdb") as told:
-        open_storage("mysql://me:secret@h/d")
-    assert told.value.hint == f"{sys.executable} -m pip install pymysql, and write mysql+pymysql://"
 
 
 def test_a_table_of_one_cluster_is_searched(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from autotune.devices import Cluster
+from autotune.reading import Unreadable, reading
 from autotune.studies.bench import Measured
 from autotune.studies.joint.placing import Placing
 from autotune.studies.joint.prediction_errors import PredictionErrors
@@ -252,11 +253,16 @@ class JointBench:
         return float(time / step_s), float((1 - time) / step_j)
 
     def listen(self) -> None:
-        """Learns from new measurements by other processes."""
-        for trial in self.others():
-            if trial.memo and trial.figures is not None and trial.configuration not in self.ran:
-                told = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
-                self.recall(trial.configuration, told)
+        """Learns from new measurements by other processes.
+
+        Raises:
+            RecordError: The study holds a measurement of another form.
+        """
+        with reading("the study of several processes"):
+            for trial in self.others():
+                if trial.memo and trial.figures is not None and trial.configuration not in self.ran:
+                    told = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
+                    self.recall(trial.configuration, told)
 
     def settle(self) -> None:
         """Fixes one choice for each configuration from now on: the best one known, or the one already fixed."""
@@ -268,9 +274,17 @@ class JointBench:
         Args:
             configuration: The configuration that was measured.
             told: `event`, `chosen`, `form`, `task_s` and `figures`, as events store them.
+
+        Raises:
+            Unreadable: It has a schedule or a form that this search does not have.
         """
         choice = Choice.of_event(told)
         if choice is not None and told.get("figures"):
+            sizes = [end - first for first, end in self.model.table.pools()]
+            if [n for n, size in zip(choice.schedules, sizes, strict=True) if n >= size]:
+                raise Unreadable("a schedule is not in its pool")
+            if choice.form >= len(self.counts):
+                raise Unreadable("the step has no such form")
             if told["event"] == "final" and configuration is not None:
                 self._again[configuration] = choice
             self._take(configuration, choice, Figures(**told["figures"]), told)

@@ -9,6 +9,7 @@ import optuna
 from optuna.storages import BaseStorage
 
 from autotune.errors import UsageError
+from autotune.studies.run.storage import damage_told
 from autotune.studies.space import CpuSpace, Limits, Objective
 
 
@@ -48,9 +49,10 @@ def is_of(
     workload: str,
 ) -> bool:
     """Returns whether a storage has a study of that name with exactly this identity; see `claim`."""
-    if name not in optuna.get_all_study_names(storage):
-        return False
-    known = optuna.load_study(study_name=name, storage=storage).user_attrs
+    with damage_told(name):
+        if name not in optuna.get_all_study_names(storage):
+            return False
+        known = optuna.load_study(study_name=name, storage=storage).user_attrs
     mine = _identity(space, objective, limits, workload)
     return {what: known.get(what) for what in mine} == mine
 

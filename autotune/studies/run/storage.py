@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, OptunaError, StorageInternalError
@@ -16,12 +20,15 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
 from autotune.errors import RecordError, ToolchainError, UsageError, pip_install
-from autotune.reading import Unreadable, lines, open_file
+from autotune.reading import LINES, Unreadable, lines, open_file
 
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
 _SQLITE = b"SQLite format 3\0"
 """The beginning of each database. A new one is empty."""
+_SQLITE_BYTES = 256 << 20
+_JOURNAL = replace(LINES, lines=100_000, bytes=64 << 20, all_memory=512 << 20)
+"""Limits of a journal. A trial has about 25 lines. Optuna's time to read one grows faster than its lines."""
 _ATTEMPTS, _PAUSE_S = 4, 0.5
 _HIDDEN = "***"
 _PASSWORD = re.compile(r"(?P<user>://[^:/@?]*):(?:[^?]*|.*)@")
@@ -58,7 +65,15 @@ def open_storage(url: str) -> BaseStorage:
             raise UsageError(
                 f"the journal {path} cannot be opened: {error.strerror}", hint="name a file"
             ) from error
-        except (ValueError, TypeError, AttributeError, LookupError, OptunaError) as error:
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            LookupError,
+            ArithmeticError,
+            AssertionError,
+            OptunaError,
+        ) as error:
             raise UsageError(f"{path} is not a journal of a study: {str(error)[:200]}") from error
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -91,7 +106,7 @@ def _check_journal(path: Path) -> None:
         return
     with open_file(path) as file:
         try:
-            for number, value in lines(file, torn_end=True, nan_as_null=True):
+            for number, value in lines(file, _JOURNAL, torn_end=True, nan_as_null=True):
                 if not isinstance(value, dict):
                     raise Unreadable(f"line {number} is not an object")
         except (OSError, Unreadable) as error:
@@ -101,15 +116,32 @@ def _check_journal(path: Path) -> None:
 
 
 def _check_sqlite(path: Path) -> None:
-    """Refuses a file that is not an SQLite database. SQLite would take one of a few bytes for a new one."""
+    """Refuses a file that is not an SQLite database, is too large, or has more than tables and their indices.
+
+    SQLite would take a file of a few bytes for a new one. Views and triggers can hold queries that never end.
+    """
     if not path.exists():
         return
     with open_file(path) as file:
         head = file.read(len(_SQLITE))
+        size = os.fstat(file.fileno()).st_size
+    hint = "name another file, or remove this one"
     if head not in (b"", _SQLITE):
+        raise UsageError(f"{path} is not an SQLite database", hint=hint)
+    if size > _SQLITE_BYTES:
+        raise UsageError(f"{path} is larger than {_SQLITE_BYTES >> 20} MiB", hint=hint)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+            others = database.execute(
+                "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+                " OR sql LIKE 'create virtual%'"
+            ).fetchone()[0]
+    except sqlite3.Error as error:
         raise UsageError(
-            f"{path} is not an SQLite database", hint="name another file, or remove this one"
-        )
+            f"{path} cannot be read as an SQLite database: {error}", hint=hint
+        ) from None
+    if others:
+        raise UsageError(f"{path} has more than a study's tables", hint=hint)
 
 
 def _database(url: str) -> RDBStorage:
@@ -156,6 +188,25 @@ def faults_told(hint: str) -> Iterator[None]:
         raise RecordError(f"the study's storage fails: {line}", hint=hint) from error
 
 
+@contextmanager
+def damage_told(name: str) -> Iterator[None]:
+    """Turns errors while a study's content is read into one that it is damaged.
+
+    Args:
+        name: The study's name.
+
+    Raises:
+        UsageError: Its content is not what Optuna and this project store.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"the study '{name}' is damaged: {line[:200]}", hint="--study names another one"
+        ) from error
+
+
 def open_study(
     storage: BaseStorage, name: str, metrics: Sequence[str], sampler: BaseSampler
 ) -> optuna.Study:
@@ -168,17 +219,18 @@ def open_study(
         sampler: Proposes configurations.
 
     Raises:
-        UsageError: There is a study of that name for another objective.
+        UsageError: There is a study of that name for another objective, or it is damaged.
     """
     # Optuna logs each study and trial; this project has its own log for that.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        storage=storage,
-        study_name=name,
-        directions=["minimize"] * len(metrics),
-        sampler=sampler,
-        load_if_exists=True,
-    )
+    with damage_told(name):
+        study = optuna.create_study(
+            storage=storage,
+            study_name=name,
+            directions=["minimize"] * len(metrics),
+            sampler=sampler,
+            load_if_exists=True,
+        )
     if len(study.directions) != len(metrics):
         raise UsageError(
             f"the study '{name}' has {len(study.directions)} objectives, not {len(metrics)}",

@@ -17,6 +17,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.run.identity import claim
 from autotune.studies.run.storage import open_study
+from autotune.studies.run.stored_trials import check_study
 from autotune.studies.run.trial_leases import MESSAGE, STATUS, TrialLeases, counts
 from autotune.studies.search import (
     FIGURES,
@@ -373,7 +374,8 @@ def study_of(request: StudyRequest, storage: BaseStorage, name: str) -> Study:
     """Opens or creates the study that a request belongs to.
 
     Raises:
-        UsageError: There is a study of that name with another identity.
+        UsageError: There is a study of that name with another identity, or it is damaged.
     """
     made = open_study(storage, name, value_names(request.objective), make_sampler(request))
+    check_study(storage, made, request.space)
     return Study(request, made)

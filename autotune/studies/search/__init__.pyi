@@ -1,6 +1,14 @@
 from .evolution import Evolution
 from .model_search import GridSearch, Known, ModelSearch
-from .sampler import FIGURES, NUMBER, SearchSampler, parameters, suggest, taken_numbers
+from .sampler import (
+    FIGURES,
+    NUMBER,
+    SearchSampler,
+    parameter_names,
+    parameters,
+    suggest,
+    taken_numbers,
+)
 from .tree_parzen import TreeParzen
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "Known",
     "ModelSearch",
     "NUMBER",
+    "parameter_names",
     "parameters",
     "SearchSampler",
     "suggest",

@@ -94,11 +94,17 @@ def options(space: CpuSpace, name: str, chosen: Mapping[str, Any]) -> Sequence[f
     return _ratios(space)
 
 
+def parameter_names(space: CpuSpace) -> set[str]:
+    """Returns the names of all parameters of a space."""
+    return {name(cluster) for cluster in space.clusters for name in (_cores, _clock)} | {THREADS}
+
+
 def positions(trial: FrozenTrial, space: CpuSpace) -> dict[str, int]:
     """Returns the positions of a trial's parameters among the values that the space has."""
-    names = {name(cluster) for cluster in space.clusters for name in (_cores, _clock)} | {THREADS}
     found = {}
-    for name in names & trial.params.keys():  # Earlier versions named parameters differently.
+    for name in (
+        parameter_names(space) & trial.params.keys()
+    ):  # Earlier versions named parameters differently.
         known = list(options(space, name, trial.params))
         found[name] = known.index(_nearest(known, trial.params[name]))
     return found

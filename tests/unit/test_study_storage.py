@@ -1,0 +1,223 @@
+"""The storage of a study: what is not one, what is damaged, and its identity."""
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from small_studies import TABLE, every, request, small_space
+
+from autotune.errors import AutotuneError, ToolchainError, UsageError
+from autotune.studies.replay.replay import TableBench, read_paper_table
+from autotune.studies.run.storage import (
+    faults_told,
+    hidden,
+    open_storage,
+    open_study,
+    without_password,
+)
+from autotune.studies.run.study import study_of
+from autotune.studies.space.objective import Figures
+
+
+def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study_of(request(read_paper_table(TABLE).space(), 3), open_storage(url), "s")
+    with pytest.raises(UsageError, match="another device or space"):
+        study_of(request(small_space(), 3), open_storage(url), "s")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[" * 50_000 + b"\n", "line 1 is damaged: it is nested more than 32 deep"),
+        (b"[]\n", "line 1 is not an object"),
+        (b"7\n", "line 1 is not an object"),
+        (b"{\n", "line 1 is damaged"),
+        (b"a" * 9_000_000, "line 1 is longer than 8 MiB"),
+        (b"{}\n" * 100_001, "it has more than 100000 lines"),
+        (b"{}\n", "is not a journal of a study"),
+        (b'{"op_code": 0, "worker_id": "a", "study_name": []}\n', "is not a journal of a study"),
+    ],
+)
+def test_what_is_no_journal_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "study.log"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=words) as told:
+        open_storage(f"journal:{path}")
+    assert told.value.message.isprintable()
+
+
+@pytest.mark.parametrize("scheme", ["journal:", "sqlite:///"])
+def test_devices_and_pipes_are_no_storages(tmp_path: Path, scheme: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path)):
+        with pytest.raises(UsageError, match="is not a regular file"):
+            open_storage(f"{scheme}{path}")
+
+
+@pytest.mark.parametrize("content", [b"x", b"SQLite format 3", b"no database at all " * 100])
+def test_what_is_no_database_is_one_line_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "study.db"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"study\.db is not an SQLite database"):
+        open_storage(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW studies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+        "CREATE TABLE a(b); CREATE TRIGGER t AFTER INSERT ON a BEGIN DELETE FROM a; END",
+        "CREATE VIRTUAL TABLE a USING fts5(b)",
+    ],
+)
+def test_a_database_with_more_than_tables_is_refused(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "study.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(statement)
+    with pytest.raises(UsageError, match="has more than a study's tables"):
+        open_storage(f"sqlite:///{path}")
+
+
+def test_a_large_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    open_storage(f"sqlite:///{path}")
+    os.truncate(path, 1 << 40)
+    with pytest.raises(UsageError, match="is larger than 256 MiB"):
+        open_storage(f"sqlite:///{path}")
+
+
+FIRST = small_space().number(every(small_space())[0])
+GOOD = {"configuration": FIRST, "figures": {"time_s": 1.0, "energy_j": 2.0}, "status": "ok"}
+DAMAGED: dict[str, dict[str, Any]] = {
+    "number of another type": {"user_attrs": GOOD | {"configuration": "0"}},
+    "number of no cores": {"user_attrs": GOOD | {"configuration": 0}},
+    "number that is negative": {"user_attrs": GOOD | {"configuration": -1}},
+    "number that is large": {"user_attrs": GOOD | {"configuration": 10**15}},
+    "number that is true": {"user_attrs": GOOD | {"configuration": True}},
+    "no number": {"user_attrs": {"status": "ok"}},
+    "no figures": {"user_attrs": {"configuration": FIRST, "status": "ok"}},
+    "figures of another type": {"user_attrs": GOOD | {"figures": [1.0]}},
+    "figures that are unknown": {"user_attrs": GOOD | {"figures": {"time_s": 1.0, "x": 1}}},
+    "figures as texts": {"user_attrs": GOOD | {"figures": {"time_s": "1.0"}}},
+    "time that is not a number": {"user_attrs": GOOD | {"figures": {"time_s": float("nan")}}},
+    "time of zero": {"user_attrs": GOOD | {"figures": {"time_s": 0.0}}},
+    "belief": {"user_attrs": GOOD | {"belief": 7}},
+    "default": {"user_attrs": GOOD | {"default": {"time_s": None}}},
+    "message": {"user_attrs": GOOD | {"message": ["x"]}},
+    "long message": {"user_attrs": GOOD | {"message": "x" * 1_000_000}},
+    "worker": {"user_attrs": GOOD | {"worker": 1}},
+    "beat": {"user_attrs": GOOD | {"beat": {}}},
+    "marks": {"user_attrs": GOOD | {"marks": "ab"}},
+    "clocks": {"user_attrs": GOOD | {"seen_khz": {"big": "1"}}},
+    "schedules": {"user_attrs": GOOD | {"memo": {"chosen": [-1]}}},
+    "memo": {"user_attrs": GOOD | {"memo": [1]}},
+    "generation": {"system_attrs": {"Evolution:generation": 10**6}},
+    "generation of another type": {"system_attrs": {"Evolution:generation": "1"}},
+    "constraint": {"system_attrs": {"constraints:time": "1"}},
+    "queued parameters": {"system_attrs": {"fixed_params": {"big cores": [1]}}},
+    "queued list": {"system_attrs": {"fixed_params": [1]}},
+    "values": {"values": [1.0, float("inf")]},
+    "parameter among texts": {
+        "params": {"big cores": "x"},
+        "distributions": {"big cores": optuna.distributions.CategoricalDistribution(["x"])},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_trial_of_a_storage_is_one_line(tmp_path: Path, kind: str, damage: str) -> None:
+    url = f"{kind}:{'' if kind == 'journal' else '///'}{tmp_path / 'study'}"
+    asked = request(small_space(), 3)
+    study_of(asked, open_storage(url), "s")
+    good: dict[str, Any] = {"values": [1.0, 2.0], "user_attrs": GOOD}
+    made = optuna.load_study(study_name="s", storage=open_storage(url))
+    made.add_trial(optuna.create_trial(**good))
+    study_of(asked, open_storage(url), "s")
+    made.add_trial(optuna.create_trial(**(good | DAMAGED[damage])))
+    with pytest.raises(UsageError, match=r"the study 's' is damaged: trial 1: ") as told:
+        study_of(asked, open_storage(url), "s")
+    assert told.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE trial_user_attributes SET value_json = '{'",
+        "UPDATE trial_user_attributes SET value_json = ''",
+        "UPDATE trials SET state = 'LOST'",
+        "UPDATE study_directions SET direction = 'SIDEWAYS'",
+        "UPDATE study_user_attributes SET value_json = '['",
+        'UPDATE trial_params SET distribution_json = \'{"name": "os.system", "attributes": {}}\'',
+        "UPDATE trial_params SET param_value = 'x'",
+        "UPDATE trial_values SET value = 'x'",
+        "UPDATE trial_values SET value_type = 'x'",
+        "DELETE FROM trial_values",
+        "UPDATE trials SET number = -7",
+        "UPDATE trials SET number = NULL",
+        "UPDATE trials SET datetime_start = 'yesterday'",
+    ],
+)
+def test_a_damaged_database_is_one_line(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "study.db"
+    space = small_space()
+    asked = request(space, 2)
+    bench = TableBench(space.clusters, {c: Figures(1.0, 1.0) for c in every(space)}, {})
+    study_of(asked, open_storage(f"sqlite:///{path}"), "s").run(bench)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(statement)
+        database.commit()
+    with pytest.raises(AutotuneError) as told, faults_told("x"):
+        study_of(replace(asked, trials=4), open_storage(f"sqlite:///{path}"), "s").run(bench)
+    assert told.value.message.isprintable()
+
+
+def test_a_journal_and_a_database_are_opened_again(tmp_path: Path) -> None:
+    for url in (f"journal:{tmp_path / 'study.log'}", f"sqlite:///{tmp_path / 'study.db'}"):
+        for number in range(2):
+            study = open_study(open_storage(url), "s", ["a"], optuna.samplers.RandomSampler())
+            assert len(study.trials) == number
+            study.add_trial(optuna.trial.create_trial(value=float("inf"), params={}))
+
+
+def test_a_storage_that_is_none_is_told_without_its_password() -> None:
+    with pytest.raises(UsageError, match="cannot be opened"):
+        open_storage("nonsense")
+    with pytest.raises(Exception) as told:
+        open_storage("postgresql+nodriver://me:secret@host/name")
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "bare"),
+    [
+        ("journal:/tmp/a:b@c", "journal:/tmp/a:b@c", "journal:/tmp/a:b@c"),
+        ("sqlite:////tmp/a:b@c", "sqlite:////tmp/a:b@c", "sqlite:////tmp/a:b@c"),
+        ("postgresql://me@h/d", "postgresql://me@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:s%40t@h:1/d", "postgresql://me:***@h:1/d", "postgresql://me@h:1/d"),
+        ("postgresql://me:s@t@h/d", "postgresql://me:***@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:s?t@h/d", "postgresql://me:***@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:s@h/d?o=a@b", "postgresql://me:***@h/d?o=a@b", "postgresql://me@h/d?o=a@b"),
+        ("postgresql://h/d?user=me&password=s", "postgresql://h/d?user=me&password=***",
+         "postgresql://h/d?user=me"),
+        ("postgresql://h/d?password=s&user=me", "postgresql://h/d?password=***&user=me",
+         "postgresql://h/d?user=me"),
+    ],
+)  # fmt: skip
+def test_a_password_is_kept_out_of_what_is_written(url: str, shown: str, bare: str) -> None:
+    assert hidden(url) == shown
+    assert without_password(url) == without_password(shown) == bare
+
+
+def test_a_driver_that_is_not_installed_is_told_with_how_to_get_one() -> None:
+    with pytest.raises(ToolchainError, match=r"mysql://me:\*\*\*@h/d needs MySQLdb") as told:
+        open_storage("mysql://me:secret@h/d")
+    assert told.value.hint == f"{sys.executable} -m pip install pymysql, and write mysql+pymysql://"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.waits import waiting
 from autotune.workloads.capture import (
     WantedStep,
     capture,
@@ -175,26 +176,27 @@ class TrainingStep:
                 )
             return build_model(self.model, samples, self.classes, self.optimizer), {}
         last = layout == "channels_last"
-        if self.module is not None:
-            found = capture_module(
-                self.module,
-                samples,
-                input_shape=self.input_shape,
-                optimizer=self.optimizer,
-                name=self.model,
-                train=self.train,
-                channels_last=last,
-            )
-        else:
-            found = capture(
-                self.model,
-                samples,
-                input_shape=self.input_shape,
-                optimizer=self.optimizer,
-                seed=self.seed if seed is None else seed,
-                train=self.train,
-                channels_last=last,
-            )
+        with waiting(f"PyTorch to capture {self.model}"):  # It may have to be imported first.
+            if self.module is not None:
+                found = capture_module(
+                    self.module,
+                    samples,
+                    input_shape=self.input_shape,
+                    optimizer=self.optimizer,
+                    name=self.model,
+                    train=self.train,
+                    channels_last=last,
+                )
+            else:
+                found = capture(
+                    self.model,
+                    samples,
+                    input_shape=self.input_shape,
+                    optimizer=self.optimizer,
+                    seed=self.seed if seed is None else seed,
+                    train=self.train,
+                    channels_last=last,
+                )
         return found.graph, dict(found.values)
 
     def users_own(self) -> WantedStep:

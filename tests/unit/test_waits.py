@@ -15,10 +15,13 @@ from autotune.console import set_verbosity, stderr_log
 from autotune.devices.info import probe
 from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import ToolchainError
-from autotune.jobs.requests.step import StepRequest
 from autotune.measurement.conditions import body_zone, read_celsius, wait_until_cool
 from autotune.records import Database, read_database, write_database
 from autotune.waits import telling, waiting
+from autotune.workloads import training_step
+from autotune.workloads.capture.captured import Captured
+from autotune.workloads.models import build_model
+from autotune.workloads.training_step import TrainingStep
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,15 +59,21 @@ def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
     assert capsys.readouterr() == ("", "")
 
 
-def test_capturing_a_module_is_told_and_a_built_in_model_is_not() -> None:
+def test_capturing_a_module_is_told_and_a_built_in_model_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slowly(*_: object, **__: object) -> Captured:
+        time.sleep(0.3)
+        return Captured(build_model("lenet", 4), {})
+
+    monkeypatch.setattr(training_step, "capture", slowly)
+    monkeypatch.setattr(training_step, "capture_module", slowly)
     told: list[str] = []
     with telling(told.append):
-        with StepRequest("lenet").capturing():
-            time.sleep(0.2)
+        TrainingStep("lenet", 4).plain()
         assert told == []
-        for request in (StepRequest("net.py:make"), StepRequest("Net", module=object())):
-            with request.capturing():
-                time.sleep(0.2)
+        for step in (TrainingStep("net.py:make", 4), TrainingStep("Net", 4, module=object())):
+            step.plain()
     assert any(line.startswith("PyTorch to capture net.py:make: ") for line in told)
     assert any(line.startswith("PyTorch to capture Net: ") for line in told)
 

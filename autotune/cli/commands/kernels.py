@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -204,8 +203,7 @@ def kernels(
     )  # fmt: skip
     earlier = None
     if resume is None:
-        with nullcontext() if request.step is None else request.step.capturing():
-            wanted = request.resolved()
+        wanted = request.resolved()
     else:
         if request != KernelsRequest(trials=trials) or given or logs is not None:
             raise UsageError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from autotune.jobs.requests.defaults import DEFAULT_BATCH
 from autotune.jobs.requests.trusted import allow, check_allowed, model_code
 from autotune.measurement import MemoryKind
 from autotune.records import place_of
-from autotune.waits import waiting
 from autotune.workloads import (
     DataSpec,
     Optimizer,
@@ -167,15 +165,6 @@ class StepRequest:
             self.module,
             self.train,
         )
-
-    def capturing(self) -> AbstractContextManager[None]:
-        """Reports the wait for a block that captures the model, which PyTorch is imported for first.
-
-        A built-in model needs no PyTorch, and no time.
-        """
-        if ":" not in self.model and self.module is None:
-            return nullcontext()
-        return waiting(f"PyTorch to capture {self.model}")
 
     def form(self, batch: int, usual: str) -> StepForm:
         """Returns the form of the step: micro-batches, recomputation, layout.

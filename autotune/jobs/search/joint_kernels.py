@@ -55,8 +55,7 @@ def kernels_first(
     space = spaces.load(target.space_path())
     wanted = step.training_step()
     form = step.form(wanted.batch, space.layout)
-    with step.capturing():
-        graph = wanted.graph(form)
+    graph = wanted.graph(form)
     if step.gpu_runs:  # Errors in them are reported before the tuning starts.
         from autotune.compiler.step import gpu_runs
 

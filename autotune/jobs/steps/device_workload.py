@@ -240,8 +240,7 @@ def device_step(
     runs = step_runs(paths, triple="" if here else ARM_TRIPLE)
     form = options.form(wanted.batch, runs.space.layout)
     if options.layout is None:
-        with options.capturing():
-            form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
+        form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
     on_gpu = gpu_runs([Path(run) for run in options.gpu_runs]) if options.gpu_runs else None
     pools: JointPools | None = None
     schedules: Mapping[str, Sequence[Winner]] | None = None
@@ -255,8 +254,7 @@ def device_step(
         schedules = pools.schedules
         graphs = [(one.form, one.graph) for one in pools.forms]
     else:
-        with options.capturing():
-            graphs = [(form, wanted.graph(form))]
+        graphs = [(form, wanted.graph(form))]
         if choice is not None:
             schedules = winners_of(paths, choice.schedules)
     never = sum(task.kernel.name not in runs.winners for task in tasks(graphs[0][1]))

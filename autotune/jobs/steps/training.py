@@ -103,8 +103,7 @@ def train(request: TrainingRequest) -> TrainingResult:
     limit = request.limit_bytes()
     wanted = request.step.training_step(request.seed)
     runs = step_runs([Path(run) for run in request.step.runs])
-    with request.step.capturing():
-        form, graph = _form(request.step, wanted, runs, limit)
+    form, graph = _form(request.step, wanted, runs, limit)
     feeds = step_feeds(graph, request.data, request.seed)
     first = next(feeds)  # Bad data is reported before anything is compiled.
     with LiveProgress() as progress:

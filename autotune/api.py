@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from autotune.console import stderr_log
 from autotune.errors import UsageError, pip_install
 from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
 from autotune.jobs.provenance import RunInterrupted
@@ -173,11 +174,11 @@ def tune_kernels(
     request = KernelsRequest(
         step=step, op=op, role=role, target=target, trials=trials, **_known(KernelsRequest, options)
     )
-    resolved = request.resolved()
-    with _ctrl_c():
+    with _run_here():
+        resolved = request.resolved()
         done = tune(resolved.tuned, Path(logs), step=step, listeners=callbacks)
-    if step is not None:
-        measure_step(resolved, done, wanted=run_step)
+        if step is not None:
+            measure_step(resolved, done, wanted=run_step)
     return KernelsResult(done.path, read_run(done.path).ended())
 
 
@@ -250,10 +251,11 @@ def load_run(path: str | Path) -> KernelsResult | SearchResult:
 
 
 @contextmanager
-def _ctrl_c() -> Iterator[None]:
-    """Turns an interrupted run into `KeyboardInterrupt` for Python users."""
+def _run_here() -> Iterator[None]:
+    """Reports waits and warnings on stderr. Turns an interrupted run into `KeyboardInterrupt`."""
     try:
-        yield
+        with stderr_log():
+            yield
     except RunInterrupted as stopped:
         raise KeyboardInterrupt(str(stopped)) from stopped
 
@@ -331,7 +333,7 @@ def _searched(
         **_known(SearchRequest, options),
     )  # fmt: skip
     request = replace(request, ssh=tuple(request.ssh))
-    with _ctrl_c():
+    with _run_here():
         done = Search.new(request, Path(logs), listeners=callbacks).run()
     return SearchResult(done.path, read_run(done.path).ended())
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from command import autotune as command
 
 import autotune
+from autotune import waits
 from autotune.errors import pip_install
+from autotune.workloads import training_step
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 SMALL = "matmul:m=16,n=32,k=16"
@@ -52,13 +55,24 @@ def test_an_operator_is_tuned_as_by_the_command(tmp_path: Path) -> None:
     assert [(one["kind"], one["ended"]) for one in listed] == [("kernels", True)]
 
 
-def test_a_module_object_is_tuned_with_its_own_values(tmp_path: Path) -> None:
+def test_a_module_object_is_tuned_with_its_own_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     torch = pytest.importorskip("torch")
+    capture = training_step.capture_module
+
+    def slowly(*given: Any, **options: Any) -> Any:
+        time.sleep(0.3)
+        return capture(*given, **options)
+
+    monkeypatch.setattr(training_step, "capture_module", slowly)
+    monkeypatch.setattr(waits, "FIRST_S", 0.1)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))
     result = autotune.tune_kernels(
         net, batch=2, trials=4, input_shape=(3, 2, 2), logs=tmp_path, layout="channels-first"
     )
     assert result.content["model"] == "Sequential"
+    assert "autotune: waiting: PyTorch to capture Sequential: " in capsys.readouterr().err
     measured = result.content["measured_step"]
     assert measured["tuned"]["ms"] > 0
     assert "object of this process" in measured["left_out"]["pytorch"]

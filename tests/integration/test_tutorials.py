@@ -22,6 +22,9 @@ from autotune.cli.main import app, main
 from autotune.cli.reference import commands
 from autotune.errors import UsageError
 from autotune.records import Drift, Result, read_run
+from autotune.workloads import short_name, tasks
+from autotune.workloads.fusion import fused
+from autotune.workloads.models import build_model
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -182,6 +185,19 @@ def test_the_commands_on_a_model_of_a_phone_do_what_is_told(tmp_path: Path) -> N
     (page,) = tmp_path.glob("logs/*-joint-*/report.html")
     assert "Plans" in page.read_text(encoding="utf-8")
     check_formats(tmp_path / "logs")
+
+
+@pytest.mark.parametrize(
+    "path", [LAPTOP, LAPTOP.with_name("tutorial-phone.md")], ids=lambda path: path.name
+)
+def test_tables_of_verify_name_kernels_of_the_model(path: Path) -> None:
+    names = {short_name(task.kernel.spec) for task in tasks(fused(build_model("lenet", 4)))}
+    rows = [line for _, line in code_lines(path) if re.search(r" ok +\d", line)]
+    assert len(rows) >= 3
+    for row in rows:
+        _, role, kernel = re.split(r"  +", row.strip())[:3]
+        assert role in ("forward", "data_grad", "weight_grad")
+        assert kernel in names
 
 
 def check_shown(text: str, printed: Sequence[str]) -> None:

@@ -20,11 +20,11 @@ from autotune.workloads import (
     DataSpec,
     Samples,
     batches,
-    data,
     generated_samples,
     load_arrays,
     load_samples,
 )
+from autotune.workloads.data import formats, samples
 
 Array = NDArray[Any]
 Ending = Callable[[bytes], bytes]
@@ -193,7 +193,7 @@ def test_a_set_that_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path, pixels(8, 10, 2, 2), list(range(10)))
-    monkeypatch.setattr(data, "LARGEST_BYTES", 7 * 4 * 9)
+    monkeypatch.setattr(samples, "LARGEST_BYTES", 7 * 4 * 9)
     assert "10 samples of 1x3x3 take" in refusal(tmp_path, (1, 3, 3))
     assert "at most 7 samples" in refusal(tmp_path, (1, 3, 3))
     assert load_samples(tmp_path, (1, 3, 3), 10, limit=7).count == 7
@@ -355,7 +355,7 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(
 ) -> None:
     path = tmp_path / "set.npz"
     np.savez_compressed(path, images=np.zeros((200, *GREY)), labels=np.zeros(200, int))
-    monkeypatch.setattr(data, "LARGEST_BYTES", 100_000)
+    monkeypatch.setattr(formats, "LARGEST_BYTES", 100_000)
     assert path.stat().st_size < 10_000
     assert "unpacks to 12" in refusal(path)
 

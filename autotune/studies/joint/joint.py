@@ -60,6 +60,22 @@ class Choice:
             return None
         return cls(tuple(told["chosen"]), told.get("form", 0), tuple(told.get("gpu", ())))
 
+    def check(self, pools: Sequence[tuple[int, int]], forms: int) -> None:
+        """Checks that a search has this choice.
+
+        Args:
+            pools: First row and end of each task's pool.
+            forms: Number of forms of the step.
+
+        Raises:
+            ValueError: It lacks a schedule or the form.
+        """
+        for number, (first, end) in zip(self.schedules, pools, strict=True):
+            if not 0 <= number < end - first:
+                raise Unreadable(f"schedule {number} is not in its pool")
+        if not 0 <= self.form < forms:
+            raise Unreadable(f"the step has no form {self.form}")
+
 
 class StepSource(Protocol):
     """Measures whole steps with chosen schedules."""
@@ -280,11 +296,7 @@ class JointBench:
         """
         choice = Choice.of_event(told)
         if choice is not None and told.get("figures"):
-            sizes = [end - first for first, end in self.model.table.pools()]
-            if [n for n, size in zip(choice.schedules, sizes, strict=True) if n >= size]:
-                raise Unreadable("a schedule is not in its pool")
-            if choice.form >= len(self.counts):
-                raise Unreadable("the step has no such form")
+            choice.check(self.model.table.pools(), len(self.counts))
             if told["event"] == "final" and configuration is not None:
                 self._again[configuration] = choice
             self._take(configuration, choice, Figures(**told["figures"]), told)

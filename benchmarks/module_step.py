@@ -94,7 +94,10 @@ def given_masks(given: Arrays) -> Iterator[None]:
     def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         if not training or not p:
             return x
-        return x * torch.as_tensor(next(masks), dtype=x.dtype).reshape(x.shape)
+        if p == 1:  # It draws nothing.
+            return torch.zeros_like(x) * x
+        mask = torch.as_tensor(next(masks), dtype=x.dtype)
+        return x * (mask.reshape(x.shape) if mask.numel() == x.numel() else mask)  # One a channel.
 
     with mock.patch.multiple(torch.nn.functional, dropout=dropout, dropout2d=dropout):
         yield

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -44,6 +42,8 @@ def captured(
 def distance(given: Any, batch: int, *, channels_last: bool, **options: Any) -> float:
     """How far loss, gradients and buffers of a captured step are from PyTorch's, beside the largest of each."""
     graph, values = captured(given, batch, channels_last=channels_last, **options)
+    from module_step import given_masks  # It imports PyTorch.
+
     module = getattr(given, "module", given)
     before = copy.deepcopy(module.state_dict())
     results = evaluate(graph, values)
@@ -87,22 +87,6 @@ def _eager(wanted: Any, plain: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         for name, gradient in zip(trained, found, strict=True)
         if gradient is not None
     }
-
-
-@contextmanager
-def given_masks(plain: Mapping[str, Any]) -> Iterator[None]:
-    """Dropout takes the step's own masks, in their order."""
-    import torch
-
-    masks = iter([value for name, value in plain.items() if ".random" in name])
-
-    def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        if p == 1:
-            return torch.zeros_like(x) * x
-        return x * torch.as_tensor(next(masks), dtype=x.dtype) if training and p else x
-
-    with mock.patch.multiple(torch.nn.functional, dropout=dropout, dropout2d=dropout):
-        yield
 
 
 def _far(found: Any, wanted: Any, floor: float = 0.0) -> float:

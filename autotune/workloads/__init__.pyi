@@ -37,6 +37,7 @@ from .operators import (
     MaxPool2d,
     Momentum,
     Operator,
+    OwnKernel,
     Relu,
     Role,
     RunningPower,
@@ -47,10 +48,18 @@ from .operators import (
 )
 from .optimizer import ALGORITHMS, Optimizer
 from .recompute import output_again
-from .references import max_relative_error, random_inputs, reference
+from .references import (
+    OwnProgram,
+    max_relative_error,
+    program_of,
+    random_inputs,
+    reference,
+    register_program,
+)
 from .schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 from .spec import parse_kernel, parse_kernels, parse_operator, parse_roles, short_name
 from .training_step import LAYOUTS, LayoutName, StepForm, TrainingStep, formed
+from .user_code import load_named, users_errors
 
 __all__ = [
     "Adam",
@@ -91,6 +100,7 @@ __all__ = [
     "LAYOUTS",
     "live_bytes",
     "load_arrays",
+    "load_named",
     "load_samples",
     "Matmul",
     "max_relative_error",
@@ -107,14 +117,18 @@ __all__ = [
     "Optimizer",
     "Order",
     "output_again",
+    "OwnKernel",
+    "OwnProgram",
     "parse_kernel",
     "parse_kernels",
     "parse_operator",
     "parse_roles",
     "plan_memory",
+    "program_of",
     "random_inputs",
     "random_values",
     "reference",
+    "register_program",
     "Relu",
     "reordered",
     "replaced_in_place",
@@ -137,5 +151,6 @@ __all__ = [
     "Traffic",
     "traffic",
     "TrainingStep",
+    "users_errors",
     "Value",
 ]

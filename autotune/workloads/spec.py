@@ -7,6 +7,7 @@ from autotune.workloads.operators import (
     Expression,
     Kernel,
     Operator,
+    OwnKernel,
     Role,
     operator_from_spec,
     spelled,
@@ -99,6 +100,8 @@ def short_name(spec: str) -> str:
     operator, _, body = first.partition(":")
     if operator == Expression.name:
         told = [Expression(body).short_name()]
+    elif operator == OwnKernel.name:
+        told = [OwnKernel(body).short_name()]
     else:
         told = [operator, *_short_sizes(_settings(body))]
     after = (f"+{part.partition('.')[0]}{_flags(part)}" for part in rest)

@@ -106,7 +106,7 @@ def test_the_seed_of_a_step_is_that_of_its_module(tmp_path: Path) -> None:
     )
     assert (first == again).all()
     assert (first != other).any()
-    assert len(sys.modules["autotune_model_seeded"].made) == 2
+    assert len(sys.modules["autotune_own_seeded"].made) == 2
     # A file that has changed is imported again.
     (tmp_path / "seeded.py").write_text("def make():\n    return 3\n")
     with pytest.raises(UsageError, match="returned int"):

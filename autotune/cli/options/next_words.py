@@ -149,6 +149,8 @@ def _operator(source: Source) -> list[object]:
     from autotune.workloads import parse_kernels
 
     for kernel in source.tasks.values():
+        if kernel.spec.startswith("own:"):
+            continue
         roles = [one.role for one in source.tasks.values() if one.spec == kernel.spec]
         try:
             parse_kernels(kernel.spec, ",".join(roles))

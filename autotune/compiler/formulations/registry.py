@@ -15,7 +15,8 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from autotune.errors import UsageError
-from autotune.workloads.operators import Kernel
+from autotune.workloads import program_of
+from autotune.workloads.operators import Kernel, OwnKernel
 
 Tensors = Sequence[Any]
 """TVM `te.Tensor` objects; typed loosely because TVM ships no annotations for them."""
@@ -138,13 +139,15 @@ def registered() -> dict[tuple[str, str], dict[str, Formulation]]:
 
 
 def prim_func(kernel: Kernel, chosen: Formulation) -> Any:
-    """Builds the kernel's TensorIR function for one formulation.
+    """Builds the kernel's TensorIR function for one formulation. A kernel of the user's own has only its program.
 
     Returns:
         An unscheduled `tvm.tirx.PrimFunc` whose parameters are the kernel's inputs then outputs.
     """
     from tvm import te
 
+    if isinstance(kernel.operator, OwnKernel):
+        return program_of(kernel.operator).program
     inputs = [te.placeholder(t.shape, dtype=t.dtype, name=t.name) for t in kernel.inputs]
     taken = len(kernel.main.inputs)
     outputs, rest = list(chosen.define(kernel.operator, inputs[:taken])), inputs[taken:]

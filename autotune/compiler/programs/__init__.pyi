@@ -1,6 +1,7 @@
 from .annotations import HALF, IMAGE, functions_of, noted_blocks, reads_images
 from .candidate import DEFAULT, Candidate, digest_of, program_hash
 from .data_movement import movement_stages, only_stages
+from .own_programs import own_kernel
 from .plain_data import plain
 from .schedule_traits import traits
 from .scheduled import (
@@ -27,6 +28,7 @@ __all__ = [
     "movement_stages",
     "noted_blocks",
     "only_stages",
+    "own_kernel",
     "plain",
     "plain_gpu_program",
     "plain_module",

@@ -10,7 +10,7 @@ from pydantic import Field
 from autotune.compiler.target.spaces import Space
 from autotune.compiler.target.targets import Family, TargetSpec, check_attributes
 from autotune.errors import RecordError, UsageError
-from autotune.reading import Count, Unreadable, typed
+from autotune.reading import Count, Name, Unreadable, typed
 from autotune.records import Run
 from autotune.workloads import Task, parse_kernel
 
@@ -54,6 +54,7 @@ class TuneRequest:
         cores: The cores that kernels are tuned for; None for all cores.
         start_from: Folders of earlier runs. Their best schedules of the same kernels are tried first.
         records: Paths of databases of records; may be empty.
+        own: Place of the user's own kernel, `file.py:function`; None for kernels of this project.
     """
 
     target: TargetSpec
@@ -67,6 +68,7 @@ class TuneRequest:
     cores: Cores | None = None
     start_from: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
+    own: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain data, enough to continue the run later."""
@@ -98,6 +100,7 @@ class TuneRequest:
             "cores": asdict(self.cores) if self.cores else None,
             "start_from": list(self.start_from),
             "records": list(self.records),
+            "own": self.own,
         }
 
     @classmethod
@@ -155,6 +158,7 @@ class TuneRequest:
                 cores=found.cores,
                 start_from=found.start_from,
                 records=found.records,
+                own=found.own,
             )
         except (Unreadable, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error
@@ -193,3 +197,4 @@ class _Written:
     cores: Cores | None = None
     start_from: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
+    own: Name | None = None

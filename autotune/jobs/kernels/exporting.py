@@ -18,9 +18,12 @@ from autotune.compiler.export import (
 )
 from autotune.compiler.export import export as write_export
 from autotune.compiler.native import named_platform
+from autotune.compiler.target import TuneRequest
 from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError
+from autotune.jobs.requests import load_own
 from autotune.jobs.steps import planned_options
+from autotune.records import read_run
 from autotune.studies.plans import StepPlan, is_plan, read_plan
 
 
@@ -103,6 +106,8 @@ def _variants(request: ExportRequest) -> tuple[Variant, ...]:
             "--run says where a plan's runs are, and there is no plan",
             hint="name runs to export without --run",
         )
+    for path in paths:
+        load_own(path, TuneRequest.of_run(read_run(path)))
     return variants_of_runs(paths, allow_stand_in=request.allow_stand_in, socs=request.socs)
 
 

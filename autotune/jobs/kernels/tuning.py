@@ -34,6 +34,7 @@ from autotune.jobs.requests import (
     ResolvedRequest,
     StepRequest,
     check_allowed,
+    load_own,
     model_code,
     outside,
     positive,
@@ -97,6 +98,7 @@ def resumed_request(path: Path, trials: int | None) -> tuple[ResolvedRequest, Ru
     earlier = read_run(path)
     check_allowed(path, outside(earlier.about.get("request", {})))
     request = TuneRequest.of_run(earlier)
+    load_own(path, request)
     start = tuple(str(place_of(one, path) or one) for one in request.start_from)
     request = replace(request, start_from=start)
     if trials is not None:

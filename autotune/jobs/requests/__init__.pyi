@@ -7,7 +7,7 @@ from .defaults import (
     SEARCH_TRIALS,
     SEED,
 )
-from .kernels import KernelsRequest, ResolvedRequest, positive
+from .kernels import KernelsRequest, ResolvedRequest, load_own, own_place, positive
 from .points import point_of
 from .search import SearchRequest
 from .step import (
@@ -30,8 +30,10 @@ __all__ = [
     "KERNEL_TRIALS",
     "KernelsRequest",
     "LARGEST",
+    "load_own",
     "model_code",
     "outside",
+    "own_place",
     "point_of",
     "positive",
     "PUT_BACK",

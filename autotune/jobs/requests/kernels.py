@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from autotune.compiler.formulations import formulations, registered
+from autotune.compiler.programs import own_kernel
 from autotune.compiler.target import (
     ImplicitGemm,
     Space,
@@ -21,12 +22,14 @@ from autotune.errors import UsageError
 from autotune.jobs.device import chosen_cores, fleet_of, target_on
 from autotune.jobs.requests.defaults import KERNEL_TRIALS, SEED, TRIALS_PER_KERNEL
 from autotune.jobs.requests.step import StepRequest
-from autotune.jobs.requests.trusted import allow, outside
+from autotune.jobs.requests.trusted import allow, check_allowed, outside
 from autotune.workloads import (
+    OwnKernel,
     StepGraph,
     Task,
     TrainingStep,
     parse_kernels,
+    parse_roles,
     tasks,
 )
 
@@ -40,7 +43,7 @@ class KernelsRequest:
 
     Attributes:
         step: The training step whose kernels are tuned; None with `op`.
-        op: One operator, as `--op` takes it; None with `step`.
+        op: One operator, as `--op` takes it, or `file.py:function` for a kernel of your own; None with `step`.
         role: Roles of `op`, separated by commas; None for all of them.
         target: Name of a target; `cpu` by default.
         target_json: File with a TVM target, instead of `target`.
@@ -96,11 +99,14 @@ class KernelsRequest:
         if cores is not None:
             target = on_cores(target, len(cores.cpus))
         space = self._space(target)
-        wanted = graph = None
+        wanted = graph = own = None
         if self.step is not None:
             wanted = self.step.training_step()
             graph = wanted.graph(self.step.form(wanted.batch, space.layout))
             workload, found = graph.name, tasks(graph)
+        elif (own := own_place(str(self.op))) is not None:
+            allow(outside({"own": own}))
+            workload, found = own.rpartition(":")[2], (_own_task(own, self.role),)
         else:
             workload, found = str(self.op).split(":", 1)[0], _tasks(str(self.op), self.role)
         if self.precision == "fp16":
@@ -117,6 +123,7 @@ class KernelsRequest:
             cores=cores,
             start_from=tuple(str(one.absolute()) for one in self.start_from),
             records=tuple(str(one.absolute()) for one in self.records),
+            own=own,
         )
         return ResolvedRequest(tuned, self.step, wanted, graph)
 
@@ -213,3 +220,35 @@ def _check_products(kernels: Sequence[Task], space: Space) -> None:
 
 def _tasks(op: str, role: str | None) -> tuple[Task, ...]:
     return tuple(Task(kernel, 1, ("--op",)) for kernel in parse_kernels(op, role))
+
+
+def own_place(op: str) -> str | None:
+    """Returns the absolute place of a kernel of the user's own; None if the text is another operator."""
+    named = op.removeprefix(f"{OwnKernel.name}:")
+    source, _, function = named.rpartition(":")
+    if source.endswith(".py"):
+        return f"{Path(source).absolute()}:{function}"
+    return named if named != op else None
+
+
+def load_own(run: Path, request: TuneRequest) -> None:
+    """Loads the kernel of a run of the user's own kernel, so that its program is known in this process.
+
+    Raises:
+        UsageError: The user has not allowed that code, it cannot be loaded, or it has changed since the run.
+    """
+    if request.own is None:
+        return
+    check_allowed(run, outside({"own": request.own}))
+    if own_kernel(request.own) not in [task.kernel for task in request.tasks]:
+        raise UsageError(
+            f"{request.own} has another program than when {run} was measured",
+            hint="tune the new one in a run of its own",
+        )
+
+
+def _own_task(own: str, roles: str | None) -> Task:
+    kernel = own_kernel(own)
+    if roles is not None:
+        parse_roles(roles, kernel.operator)
+    return Task(kernel, 1, ("--op",))

@@ -20,7 +20,7 @@ from autotune.errors import UsageError
 
 
 def outside(asked: Mapping[str, Any]) -> list[str | None]:
-    """Returns the outside things that a run's request names: a program, a board, a study's storage, a tracker.
+    """Returns the outside things that a run's request names: code, programs, boards, storages, trackers.
 
     Args:
         asked: The request, as `run.json` has it.
@@ -30,6 +30,7 @@ def outside(asked: Mapping[str, Any]) -> list[str | None]:
     storage, fleet = asked.get("storage"), asked.get("fleet")
     return [
         asked.get("command"),
+        model_code(asked.get("own")),
         *(f"ssh {board}" for board in asked.get("ssh") or ()),
         f"storage {without_password(storage)}" if storage else None,
         f"tracker {fleet['tracker']}" if fleet else None,

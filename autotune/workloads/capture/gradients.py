@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.workloads.capture.factory import describe, import_torch
+from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet
 from autotune.workloads.capture.user_step import WantedStep
+from autotune.workloads.user_code import describe
 
 HINT = "a captured step has the gradients of its operators: remove it"
 

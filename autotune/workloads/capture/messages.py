@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.workloads.capture.factory import describe, import_torch
+from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.user_code import describe
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from .kernel import Kernel
 from .loss import CrossEntropy
 from .normalization import BatchNorm, BatchStats, RunningStats
 from .optimizers import Adam, Momentum, RunningPower, Sgd
+from .own import OwnKernel
 from .pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
 from .registry import OPERATORS, operator_from_spec, spelled
 
@@ -34,6 +35,7 @@ __all__ = [
     "MaxPool2d",
     "Momentum",
     "Operator",
+    "OwnKernel",
     "Relu",
     "Role",
     "RunningPower",

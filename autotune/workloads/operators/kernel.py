@@ -10,6 +10,7 @@ from autotune.workloads.operators.base import Operator, Role, TensorSpec
 from autotune.workloads.operators.batched import Bmm
 from autotune.workloads.operators.convolution import Conv2d
 from autotune.workloads.operators.dense import Matmul
+from autotune.workloads.operators.own import OwnKernel
 
 
 @dataclass(frozen=True)
@@ -151,5 +152,8 @@ class Kernel:
 
     @property
     def is_compute(self) -> bool:
-        """True where arithmetic dominates (convolution and matmul), false for memory-bound ones."""
-        return isinstance(self.operator, Conv2d | Matmul | Bmm)
+        """True where arithmetic dominates (convolution and matmul), false for memory-bound ones.
+
+        The user's own kernels count as such, since nothing is known about them.
+        """
+        return isinstance(self.operator, Conv2d | Matmul | Bmm | OwnKernel)

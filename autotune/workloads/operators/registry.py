@@ -18,6 +18,7 @@ from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout
 from autotune.workloads.operators.loss import CrossEntropy
 from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
 from autotune.workloads.operators.optimizers import Adam, Momentum, RunningPower, Sgd
+from autotune.workloads.operators.own import OwnKernel
 from autotune.workloads.operators.pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
 from autotune.workloads.operators.spellings import SPELLINGS, PaddedBySides, Spelling
 
@@ -45,6 +46,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
             Adam,
             RunningPower,
             Expression,
+            OwnKernel,
         )
     }
 )
@@ -74,7 +76,7 @@ def operator_from_spec(text: str) -> Operator:
         raise UsageError(
             f"unknown operator {name!r} in {text!r}", hint=choices(name, known, "operators:")
         )
-    if issubclass(operator, Expression):
+    if issubclass(operator, Expression | OwnKernel):
         return operator(body)
     return operator(**_read_fields(operator, body))
 

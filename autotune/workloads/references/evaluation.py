@@ -29,6 +29,7 @@ from autotune.workloads.operators import (
     Matmul,
     MaxPool2d,
     Momentum,
+    OwnKernel,
     Relu,
     RunningPower,
     RunningStats,
@@ -42,6 +43,7 @@ from autotune.workloads.references import (
     optimizers,
     pooling,
 )
+from autotune.workloads.references.own import own_reference
 
 Array = NDArray[Any]
 
@@ -137,6 +139,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return elementwise.cross_entropy(operator, role, inputs[0], inputs[1])
         case Sgd() | Momentum() | Adam() | RunningPower() as operator:
             return optimizers.update(operator, inputs)
+        case OwnKernel() as operator:
+            return own_reference(operator, inputs)
         case Expression() as operator:
             return evaluate_described(operator.kernel, inputs)
         case unknown:

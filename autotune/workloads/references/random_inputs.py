@@ -17,11 +17,13 @@ from autotune.workloads.operators import (
     Kernel,
     MaxPool2d,
     Momentum,
+    OwnKernel,
     Relu,
     RunningStats,
     Sgd,
 )
 from autotune.workloads.references.described_inputs import described_inputs
+from autotune.workloads.references.own import own_inputs
 from autotune.workloads.references.pooling import max_pool2d_forward
 
 RATES = {
@@ -50,7 +52,8 @@ def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
     Labels are random classes; the pool index is the one of a random ``x``; dropout masks are 0 or
     ``1 / (1 - p)`` with ``p = 0.5``; an optimiser's rates are ``RATES`` and its second moments are not
     negative. Of a batch normalisation, variances are positive, outputs reach beyond 6 and the momentum
-    is 0.1; of a ReLU6, all operands reach beyond 6. For described kernels see ``described_inputs``.
+    is 0.1; of a ReLU6, all operands reach beyond 6. For described kernels see ``described_inputs``, for the user's
+    own ones ``own_inputs``; without such a function, their integers are 0 or 1.
 
     Args:
         kernel: The kernel.
@@ -78,6 +81,8 @@ def _channels_first(kernel: Kernel, generator: np.random.Generator) -> list[NDAr
     operator = kernel.operator
     if isinstance(operator, Expression):
         return described_inputs(operator.kernel, generator)
+    if isinstance(operator, OwnKernel) and (drawn := own_inputs(operator, generator)) is not None:
+        return drawn
     arrays: list[NDArray[Any]] = []
     for spec in kernel.inputs:
         if isinstance(operator, CrossEntropy) and spec.name == "labels":
@@ -97,6 +102,8 @@ def _channels_first(kernel: Kernel, generator: np.random.Generator) -> list[NDAr
             isinstance(operator, Relu) and operator.six
         ):
             arrays.append(6 * _uniform(generator, spec.shape))
+        elif isinstance(operator, OwnKernel) and spec.dtype == "int32":
+            arrays.append(generator.integers(0, 2, spec.shape, np.int32))
         elif isinstance(operator, RunningStats) and spec.name == "momentum":
             arrays.append(np.full(spec.shape, MOMENTUM, np.float32))
         else:

@@ -22,7 +22,7 @@ from typing import IO, Annotated, Any, TypeVar, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from autotune.errors import AutotuneError, RecordError, UsageError
+from autotune.errors import AutotuneError, RecordError, UsageError, printable
 
 T = TypeVar("T")
 _MIB = 1 << 20
@@ -234,6 +234,13 @@ def is_version(value: Any, version: int) -> bool:
     return type(value) is int and value == version
 
 
+def reason_of(error: BaseException) -> str:
+    """Returns an error's message for a reader: its first line, at most 200 characters, printable."""
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    text = text.partition("; use sys.set_int_max_str_digits")[0]  # Advice for programmers.
+    return printable(text[:200])
+
+
 @contextmanager
 def reading(what: Path | str) -> Iterator[None]:
     """Turns errors during the use of a file's data into an error that the file is damaged.
@@ -251,9 +258,7 @@ def reading(what: Path | str) -> Iterator[None]:
     except KeyError as reason:
         raise RecordError(f"{what} is damaged: {str(reason)[:200]} is missing") from reason
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as reason:
-        text = (str(reason).strip().splitlines() or [type(reason).__name__])[0]
-        text = text.partition("; use sys.set_int_max_str_digits")[0]  # Advice for programmers.
-        raise RecordError(f"{what} is damaged: {text[:200]}") from reason
+        raise RecordError(f"{what} is damaged: {reason_of(reason)}") from reason
     except RecursionError as reason:
         raise RecordError(f"{what} is damaged: it is nested too deep") from reason
 
@@ -291,7 +296,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except ValueError as reason:  # From TOML, or from a number with thousands of digits.
-        raise Unreadable(str(reason)) from None
+        raise Unreadable(reason_of(reason)) from None
     _check_values(content, SMALL.depth)
     return content
 

@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import struct
+import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -76,6 +78,11 @@ def test_what_is_no_database_is_one_line_and_stays_as_it_is(tmp_path: Path, cont
         "CREATE VIEW studies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
         "CREATE TABLE a(b); CREATE TRIGGER t AFTER INSERT ON a BEGIN DELETE FROM a; END",
         "CREATE VIRTUAL TABLE a USING fts5(b)",
+        "CREATE TABLE a(b, c GENERATED ALWAYS AS (hex(zeroblob(b))))",
+        "CREATE TABLE a(b DEFAULT (hex(zeroblob(1000000000))))",
+        "CREATE TABLE a(b, CHECK (length(hex(zeroblob(1000000000))) > b))",
+        "CREATE TABLE a(b); CREATE INDEX c ON a (hex(zeroblob(b)))",
+        'CREATE TABLE a(b, CHECK ("hex" (b) > 1))',
     ],
 )
 def test_a_database_with_more_than_tables_is_refused(tmp_path: Path, statement: str) -> None:
@@ -84,6 +91,50 @@ def test_a_database_with_more_than_tables_is_refused(tmp_path: Path, statement: 
         database.executescript(statement)
     with pytest.raises(UsageError, match="has more than a study's tables"):
         open_storage(f"sqlite:///{path}")
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(tmp_path: Path) -> None:
+    """SQLite deletes the super-journal that a rollback journal names."""
+    path, victim = tmp_path / "study.db", tmp_path / "thesis.txt"
+    victim.write_text("years of work")
+    open_storage(f"sqlite:///{path}")
+    content, size = path.read_bytes(), int.from_bytes(path.read_bytes()[16:18], "big")
+    magic = bytes.fromhex("d9d505f920a163d7")
+    head = magic + struct.pack(">IIIII", 1, 7, len(content) // size, 512, size)
+    page = content[:size]
+    check = 7 + sum(page[at] for at in range(size - 200, 0, -200))
+    name = str(victim).encode()
+    journal = path.with_name("study.db-journal")
+    journal.write_bytes(
+        head.ljust(512, b"\0")
+        + struct.pack(">I", 1) + page + struct.pack(">I", check)
+        + struct.pack(">I", 0x40000000 // size + 1) + name + struct.pack(">II", len(name), sum(name))
+        + magic
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="names another file, which SQLite would delete"):
+        open_storage(f"sqlite:///{path}")
+    assert victim.exists()
+    journal.unlink()
+    journal.symlink_to(victim)
+    with pytest.raises(UsageError, match="is a link"):
+        open_storage(f"sqlite:///{path}")
+    assert victim.read_text() == "years of work"
+
+
+def test_a_write_that_was_cut_off_is_undone(tmp_path: Path) -> None:
+    """A killed process leaves a rollback journal; the next one opens the database as it was before."""
+    path = tmp_path / "study.db"
+    open_study(open_storage(f"sqlite:///{path}"), "s", ["a"], optuna.samplers.RandomSampler())
+    code = (
+        "import os, sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "d.execute('PRAGMA cache_size = 1'); d.execute('BEGIN');"
+        "d.execute('DELETE FROM studies'); "
+        "[d.execute('INSERT INTO trials(state) VALUES (?)', ('x' * 3000,)) for _ in range(50)];"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert path.with_name("study.db-journal").exists()
+    assert optuna.get_all_study_names(open_storage(f"sqlite:///{path}")) == ["s"]
 
 
 def test_a_large_database_is_refused(tmp_path: Path) -> None:
@@ -164,6 +215,14 @@ def test_a_damaged_trial_of_a_storage_is_one_line(tmp_path: Path, kind: str, dam
         "UPDATE trials SET number = -7",
         "UPDATE trials SET number = NULL",
         "UPDATE trials SET datetime_start = 'yesterday'",
+        "INSERT INTO alembic_version VALUES ('v2.6.0.a')",
+        "UPDATE trial_params SET distribution_json = '" + "[" * 100_000 + "'",
+        "UPDATE trial_params SET distribution_json = '" + "9" * 5000 + "'",
+        "UPDATE trial_user_attributes SET value_json = '"
+        + "[" * 100_000
+        + "' WHERE key = 'figures'",
+        "UPDATE trial_user_attributes SET value_json = x'80049500' WHERE key = 'figures'",
+        "UPDATE study_directions SET direction = 'MAXIMIZE'",
     ],
 )
 def test_a_damaged_database_is_one_line(tmp_path: Path, statement: str) -> None:
@@ -178,6 +237,7 @@ def test_a_damaged_database_is_one_line(tmp_path: Path, statement: str) -> None:
     with pytest.raises(AutotuneError) as told, faults_told("x"):
         study_of(replace(asked, trials=4), open_storage(f"sqlite:///{path}"), "s").run(bench)
     assert told.value.message.isprintable()
+    assert "set_int_max_str_digits" not in told.value.message
 
 
 def test_a_journal_and_a_database_are_opened_again(tmp_path: Path) -> None:

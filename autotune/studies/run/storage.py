@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sqlite3
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
 
 import optuna
-from optuna.exceptions import ExperimentalWarning, OptunaError, StorageInternalError
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
-from autotune.errors import RecordError, ToolchainError, UsageError, pip_install
-from autotune.reading import LINES, Unreadable, lines, open_file
+from autotune.errors import AutotuneError, RecordError, ToolchainError, UsageError, pip_install
+from autotune.reading import LINES, Unreadable, lines, open_file, reason_of
+from autotune.studies.run.database_file import check_database
+from autotune.waits import waiting
 
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
-_SQLITE = b"SQLite format 3\0"
-"""The beginning of each database. A new one is empty."""
-_SQLITE_BYTES = 256 << 20
 _JOURNAL = replace(LINES, lines=100_000, bytes=64 << 20, all_memory=512 << 20)
 """Limits of a journal. A trial has about 25 lines. Optuna's time to read one grows faster than its lines."""
 _ATTEMPTS, _PAUSE_S = 4, 0.5
@@ -60,22 +56,15 @@ def open_storage(url: str) -> BaseStorage:
             raise UsageError(f"{path}: there is no folder {path.parent}")
         _check_journal(path)
         try:
-            return JournalStorage(JournalFileBackend(str(path)))
+            # Another process may hold its lock; one that was killed leaves it for half a minute.
+            with waiting(f"the lock of {path}"):
+                return JournalStorage(JournalFileBackend(str(path)))
         except OSError as error:
             raise UsageError(
                 f"the journal {path} cannot be opened: {error.strerror}", hint="name a file"
             ) from error
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            LookupError,
-            ArithmeticError,
-            AssertionError,
-            OptunaError,
-        ) as error:
-            raise UsageError(f"{path} is not a journal of a study: {str(error)[:200]}") from error
-    from sqlalchemy.exc import SQLAlchemyError
+        except Exception as error:  # Optuna raises many types.
+            raise UsageError(f"{path} is not a journal of a study: {reason_of(error)}") from error
 
     try:
         return _database(without_password(url) if _HIDDEN in url else url)
@@ -90,10 +79,11 @@ def open_storage(url: str) -> BaseStorage:
         raise ToolchainError(
             f"the storage {hidden(url)} needs {name}, which is not installed", hint=hint
         ) from error
-    except (SQLAlchemyError, OptunaError, ValueError, RuntimeError) as error:
-        line = str(error).strip().splitlines()[0]
+    except AutotuneError:
+        raise
+    except Exception as error:  # Optuna, SQLAlchemy and Alembic raise many types.
         raise UsageError(
-            f"the storage {hidden(url)} cannot be opened: {line}",
+            f"the storage {hidden(url)} cannot be opened: {reason_of(error)}",
             hint="a run's folder keeps no password: give --storage with it and --resume, or set PGPASSWORD"
             if _HIDDEN in url
             else "sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
@@ -115,35 +105,6 @@ def _check_journal(path: Path) -> None:
             ) from None
 
 
-def _check_sqlite(path: Path) -> None:
-    """Refuses a file that is not an SQLite database, is too large, or has more than tables and their indices.
-
-    SQLite would take a file of a few bytes for a new one. Views and triggers can hold queries that never end.
-    """
-    if not path.exists():
-        return
-    with open_file(path) as file:
-        head = file.read(len(_SQLITE))
-        size = os.fstat(file.fileno()).st_size
-    hint = "name another file, or remove this one"
-    if head not in (b"", _SQLITE):
-        raise UsageError(f"{path} is not an SQLite database", hint=hint)
-    if size > _SQLITE_BYTES:
-        raise UsageError(f"{path} is larger than {_SQLITE_BYTES >> 20} MiB", hint=hint)
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
-            others = database.execute(
-                "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
-                " OR sql LIKE 'create virtual%'"
-            ).fetchone()[0]
-    except sqlite3.Error as error:
-        raise UsageError(
-            f"{path} cannot be read as an SQLite database: {error}", hint=hint
-        ) from None
-    if others:
-        raise UsageError(f"{path} has more than a study's tables", hint=hint)
-
-
 def _database(url: str) -> RDBStorage:
     """Opens a database's storage. Processes that start together on an empty database all create its tables.
 
@@ -156,7 +117,7 @@ def _database(url: str) -> RDBStorage:
 
     place = make_url(url)
     if place.get_backend_name() == "sqlite" and place.database:
-        _check_sqlite(Path(place.database))
+        check_database(Path(place.database))
     for attempt in range(_ATTEMPTS):
         try:
             # Without a pool, so that a failed attempt leaves no connection open.
@@ -198,12 +159,15 @@ def damage_told(name: str) -> Iterator[None]:
     Raises:
         UsageError: Its content is not what Optuna and this project store.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except (AutotuneError, StorageInternalError, SQLAlchemyError):
+        raise
+    except Exception as error:  # Optuna raises many types.
         raise UsageError(
-            f"the study '{name}' is damaged: {line[:200]}", hint="--study names another one"
+            f"the study '{name}' is damaged: {reason_of(error)}", hint="--study names another one"
         ) from error
 
 

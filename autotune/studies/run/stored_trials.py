@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import optuna
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import ConfigDict, Field
 
@@ -84,6 +85,8 @@ def check_study(storage: BaseStorage, study: optuna.Study, space: CpuSpace) -> N
             if _PARENTS in key:
                 typed(list[Count], value)
         typed(dict[Name, Any], study.user_attrs)
+        if any(direction != StudyDirection.MINIMIZE for direction in study.directions):
+            raise Unreadable("its values are not to be minimised")
         for number, trial in enumerate(trials):
             try:
                 if trial.number != number:

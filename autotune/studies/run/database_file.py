@@ -1,0 +1,102 @@
+"""Checks an SQLite file before a study is opened in it. The file may come from outside.
+
+SQLite trusts a file's schema: a view, a trigger or an expression in a table can run a query that never ends. It
+trusts a file's rollback journal too: a journal may name another file, which SQLite deletes after the rollback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from autotune.errors import UsageError
+from autotune.reading import open_file
+
+_HEAD = b"SQLite format 3\0"
+"""The beginning of each database. A new one is empty."""
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_LARGEST_BYTES = 256 << 20
+_SIDE_FILES = ("-journal", "-wal", "-shm")
+_HINT = "name another file, or remove this one"
+_SIGNS = re.compile(r"[\w\s,()=\"'-]*", re.ASCII)
+_FORBIDDEN = re.compile(r"\b(as|default|generated|collate|select|virtual)\b", re.IGNORECASE)
+_CALL = re.compile(
+    r"(?<!ON )(?<!TABLE )(?<!REFERENCES )\b(?!(?:CHECK|KEY|UNIQUE|VARCHAR|CHAR|FLOAT|IN)\b)\w+\s*\(|\"\s*\(",
+    re.IGNORECASE,
+)
+"""A function in a definition. Optuna's definitions have none."""
+
+
+def check_database(path: Path) -> None:
+    """Refuses a file that a study must not be opened in. A file that does not exist is accepted.
+
+    Raises:
+        UsageError: It is not an SQLite database, is too large, or has more than plain tables and indices; or a file
+            beside it, such as its journal, is a link, is too large, or names another file.
+    """
+    if not path.exists():
+        return
+    _check_file(path)
+    for suffix in _SIDE_FILES:
+        _check_side_file(path.with_name(path.name + suffix))
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as database:
+            database.execute("PRAGMA trusted_schema = OFF")
+            parts = database.execute("SELECT type, sql FROM sqlite_master").fetchall()
+    except sqlite3.Error as error:
+        raise UsageError(
+            f"{path} cannot be read as an SQLite database: {error}", hint=_HINT
+        ) from None
+    _check_file(path)  # The rollback of a journal can make it larger.
+    for kind, definition in parts:
+        if kind not in ("table", "index") or not _is_plain(str(definition or "")):
+            raise UsageError(f"{path} has more than a study's tables", hint=_HINT)
+
+
+def _check_file(path: Path) -> None:
+    """Refuses a file that is not an SQLite database, or is too large.
+
+    Raises:
+        UsageError: It is refused.
+    """
+    with open_file(path) as file:
+        head = file.read(len(_HEAD))
+        size = os.fstat(file.fileno()).st_size
+    if head not in (b"", _HEAD):
+        raise UsageError(f"{path} is not an SQLite database", hint=_HINT)
+    if size > _LARGEST_BYTES:
+        raise UsageError(f"{path} is larger than {_LARGEST_BYTES >> 20} MiB", hint=_HINT)
+
+
+def _is_plain(definition: str) -> bool:
+    """Returns whether a table or an index is defined without any expression but comparisons."""
+    return (
+        _SIGNS.fullmatch(definition) is not None
+        and "--" not in definition
+        and _FORBIDDEN.search(definition) is None
+        and _CALL.search(definition) is None
+    )
+
+
+def _check_side_file(path: Path) -> None:
+    """Refuses a journal that SQLite must not roll back.
+
+    Raises:
+        UsageError: It is a link, is too large, or names a super-journal, as only changes of several databases do.
+    """
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link", hint="remove it")
+    if not path.exists():
+        return
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - len(_JOURNAL_MAGIC)))
+        names_another = size > 0 and file.read() == _JOURNAL_MAGIC
+    if size > _LARGEST_BYTES:
+        raise UsageError(f"{path} is larger than {_LARGEST_BYTES >> 20} MiB", hint="remove it")
+    if names_another:
+        raise UsageError(f"{path} names another file, which SQLite would delete", hint="remove it")

@@ -71,9 +71,10 @@ def set_verbosity(*, verbose: bool, quiet: bool) -> None:
 
 def is_verbose() -> bool:
     """Returns whether `-v` was given."""
-    return LOGGER.isEnabledFor(logging.INFO)
+    return LOGGER.getEffectiveLevel() <= logging.INFO
 
 
 def is_quiet() -> bool:
     """Returns whether `-q` was given."""
-    return not LOGGER.isEnabledFor(logging.WARNING)
+    # Not `isEnabledFor`: other code disables logging for a while.
+    return LOGGER.getEffectiveLevel() > logging.WARNING

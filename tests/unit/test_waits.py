@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from autotune.records import Database, read_database, write_database
 from autotune.waits import telling, waiting
 from autotune.workloads import training_step
 from autotune.workloads.capture.captured import Captured
+from autotune.workloads.capture.messages import quiet
 from autotune.workloads.models import build_model
 from autotune.workloads.training_step import TrainingStep
 
@@ -76,6 +78,15 @@ def test_capturing_a_module_is_told_and_a_built_in_model_is_not(
             step.plain()
     assert any(line.startswith("PyTorch to capture net.py:make: ") for line in told)
     assert any(line.startswith("PyTorch to capture Net: ") for line in told)
+
+
+def test_a_wait_is_told_while_torch_is_kept_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with stderr_log(), quiet(), waiting("the kettle"):
+        print("of torch", file=sys.stderr)
+        time.sleep(0.25)
+    told = capsys.readouterr().err
+    assert "waiting: the kettle" in told
+    assert "of torch" not in told
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,21 @@ def test_a_set_that_would_fill_the_memory_is_refused(
         generated_samples(8, (1, 3, 3), 2, 0)
 
 
+def test_samples_of_more_axes_than_an_image_are_generated_and_read(tmp_path: Path) -> None:
+    shape = (2, 3, 4, 5)
+    made = generated_samples(64, shape, 3, 1)
+    assert made.images.shape == (64, *shape)
+    assert abs(float(made.images.mean())) < 0.05
+    assert abs(float(made.images.var()) - 1) < 0.1
+    given = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
+    np.savez(tmp_path / "set.npz", inputs=given, labels=np.arange(6) % 3)
+    read = load_samples(tmp_path / "set.npz", shape, 3)
+    assert np.array_equal(read.images, given)
+    assert "a sample is of shape (2, 3, 4, 5), and the model takes (2, 3, 4, 6)" in refusal(
+        tmp_path / "set.npz", (2, 3, 4, 6)
+    )
+
+
 def test_labels_name_the_classes_that_they_need(tmp_path: Path) -> None:
     write_mnist(tmp_path, pixels(9, 3, 4, 4), [0, 11, 5])
     line = refusal(tmp_path)
@@ -242,7 +257,7 @@ def test_idx_labels_are_checked_too(tmp_path: Path) -> None:
     labels.unlink()
     assert "put train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz beside it" in refusal(path)
     write_mnist(tmp_path, pixels(11, 0, 4, 4), [])
-    assert "are empty" in refusal(path)
+    assert "there are no samples in it" in refusal(path)
 
 
 @pytest.mark.parametrize("size", [0, 1, 3072, 2 * 3073 + 1])
@@ -299,7 +314,10 @@ def test_cifars_python_version_is_refused_by_name(tmp_path: Path) -> None:
             {"images": pixels(0, 2, 2, 4, 4), "labels": np.zeros(2, int)},
             "2 channels, the model takes 1",
         ),
-        ({"images": pixels(0, 0, 1, 4, 4), "labels": np.zeros(0, int)}, "are empty"),
+        (
+            {"images": pixels(0, 0, 1, 4, 4), "labels": np.zeros(0, int)},
+            "there are no samples in it",
+        ),
         (
             {"images": np.full((2, 1, 4, 4), np.nan), "labels": np.zeros(2, int)},
             "values reach from nan",

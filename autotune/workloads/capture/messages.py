@@ -5,16 +5,39 @@ from __future__ import annotations
 import io
 import logging
 import re
+import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from autotune.errors import UsageError
 from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.user_code import describe
+
+
+class _Swallowed(io.TextIOBase):
+    """Takes what the present thread writes, and passes on what others do, such as reports of a wait.
+
+    Args:
+        others: The stream of the other threads.
+    """
+
+    def __init__(self, others: TextIO) -> None:
+        self._others = others
+        self._own = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """See `io.TextIOBase.write`."""
+        return len(text) if threading.get_ident() == self._own else self._others.write(text)
+
+    def flush(self) -> None:
+        """See `io.IOBase.flush`."""
+        if threading.get_ident() != self._own:
+            self._others.flush()
 
 
 @contextmanager
@@ -23,7 +46,7 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        with warnings.catch_warnings(), redirect_stderr(_Swallowed(sys.stderr)):
             warnings.simplefilter("ignore")
             yield
     finally:

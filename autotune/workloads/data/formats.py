@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.reading import open_file, read_bytes
-from autotune.workloads.data.samples import LARGEST_BYTES, Array, Shape
+from autotune.workloads.data.samples import IMAGE_AXES, LARGEST_BYTES, Array, Shape, of_image
 
 FORMATS = (
     "MNIST's IDX files, CIFAR's binary version (.bin), or an .npz with the arrays images and labels"
@@ -37,10 +37,11 @@ def read_images(path: Path, input_shape: Shape) -> tuple[Array, Array]:
 
     Args:
         path: A file in one of the formats, or a folder with such files.
-        input_shape: Channels, height and width of the model's input; it decides which axis of an .npz has channels.
+        input_shape: Shape of a sample of the model; of an image it decides which axis of an .npz has channels.
 
     Returns:
-        Images [n, c, h, w], bytes or floats, and integer labels [n].
+        Images [n, c, h, w], bytes or floats, and integer labels [n]. Other samples are in the shape of images; see
+        `of_image`.
 
     Raises:
         UsageError: The format is unknown, or the file is damaged or too large.
@@ -208,6 +209,7 @@ def npz_arrays(path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Arra
 
 def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
     arrays = npz_arrays(path, ARRAYS)
+    image = of_image(input_shape)
     images, labels = arrays["images"], arrays["labels"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise UsageError(
@@ -220,8 +222,9 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
             hint="give whole numbers or floats",
         )
     same = [s for s in images.shape[1:] if s > 1] == [s for s in input_shape if s > 1]
-    if images.ndim == 4 and not (same and {1, 3, input_shape[0]}.isdisjoint(images.shape[1::2])):
-        last = _channels_last(images, input_shape)
+    drawn = len(input_shape) <= IMAGE_AXES and images.ndim == IMAGE_AXES + 1
+    if drawn and not (same and {1, 3, image[0]}.isdisjoint(images.shape[1::2])):
+        last = _channels_last(images, image)
         return (images.transpose(0, 3, 1, 2) if last else images), labels
     # Sequences and the like: the model's own shape, except for axes with one element.
     if not same:
@@ -232,7 +235,7 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
             f"{path}: a sample is of shape {images.shape[1:]}, and the model takes {wanted}",
             hint="give samples of the model's shape (axes of one element may be left out), or images [n, c, h, w]",
         )
-    return images.reshape(-1, *input_shape), labels
+    return images.reshape(-1, *image), labels
 
 
 def _channels_last(images: Array, input_shape: Shape) -> bool:

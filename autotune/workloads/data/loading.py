@@ -65,7 +65,7 @@ def load_samples(
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} is too small", hint="keep at least one sample")
     try:
-        images, labels = read_images(path, of_image(input_shape))
+        images, labels = read_images(path, input_shape)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
@@ -78,7 +78,7 @@ def load_samples(
         )
     if images.size == 0:
         raise UsageError(
-            f"{path}: images of shape {images.shape} are empty", hint="give at least one image"
+            f"{path}: there are no samples in it, or empty ones", hint="give at least one"
         )
     if limit is not None and limit < len(images):
         chosen = np.arange(limit) * len(images) // limit

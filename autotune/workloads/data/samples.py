@@ -15,7 +15,7 @@ LARGEST_BYTES = 4 * 2**30  # Of images, as float32 in the model's input size.
 IMAGE_AXES = 3
 """Axes of an image: channels, height and width."""
 Shape = tuple[int, ...]
-"""Shape of a sample. One with fewer axes than an image is an image with leading sizes of 1."""
+"""Shape of a sample. With more or fewer axes than an image it is treated as one; see `of_image`."""
 Array = NDArray[Any]
 
 
@@ -37,7 +37,7 @@ class Samples:
     def __post_init__(self) -> None:
         """Checks shapes and types."""
         images, labels = self.images, self.labels
-        if not 2 <= images.ndim <= 4 or images.dtype != np.float32 or images.size == 0:
+        if images.ndim < 2 or images.dtype != np.float32 or images.size == 0:
             raise UsageError(
                 f"images are {images.dtype}{list(images.shape)}",
                 hint="give float32 [count, channels, height, width] with at least one image",
@@ -66,7 +66,9 @@ def generator_of(seed: int) -> np.random.Generator:
 
 
 def of_image(input_shape: Shape) -> Shape:
-    """Returns a sample's shape with leading sizes of 1, up to the axes of an image."""
+    """Returns the shape of a sample as an image: leading sizes of 1 are added, or the first axes are joined."""
+    if len(input_shape) > IMAGE_AXES:
+        return (math.prod(input_shape[:-2]), *input_shape[-2:])
     return (1,) * (IMAGE_AXES - len(input_shape)) + tuple(input_shape)
 
 

@@ -5,6 +5,7 @@ Nothing heavy is imported here. A command imports what it needs when it runs.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import traceback
@@ -215,6 +216,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = INTERRUPTED
         except Exception as error:
             code = _report_bug(error, as_json)
+        if argv is None:
+            gc.freeze()  # The process ends. Collecting PyTorch's and TVM's objects one by one takes seconds.
         return _flush(code)
 
 

@@ -41,6 +41,7 @@ from autotune.jobs.requests import (
 )
 from autotune.reading import reading
 from autotune.records import Result, Run, RunFolder, merged, place_of, read_run
+from autotune.waits import waiting
 from autotune.workloads import tasks
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def tune(
         UsageError: The device or TVM differs from the earlier run's.
         NothingMeasuredError: No kernel has a valid time.
     """
-    runner = _runner(request)
+    with waiting(f"{request.target.name} to be ready"):
+        runner = _runner(request)
     if not runner.models:
         linker(request.target.triple, fast=True)  # Reported before anything is made.
     if earlier is not None:
@@ -149,16 +151,17 @@ def tune(
             progress.notice(line)
         if isinstance(runner, RpcRunner | LocalRunner):
             runner.give_up = interrupted
-        run = KernelRun(
-            request,
-            folder,
-            runner,
-            progress,
-            interrupted=interrupted,
-            earlier=earlier,
-            known=known,
-            experiences=learned,
-        )
+        with waiting("TVM to be loaded"):
+            run = KernelRun(
+                request,
+                folder,
+                runner,
+                progress,
+                interrupted=interrupted,
+                earlier=earlier,
+                known=known,
+                experiences=learned,
+            )
         try:
             result = run.run()
         except TransientDeviceError:

@@ -93,6 +93,12 @@ class Whole(Pair):
         return self.function(self.fc, x.flatten(1))
 
 
+def dead(layer: Any) -> Any:
+    """The layer with outputs so low that a ReLU passes nothing on."""
+    nn.init.constant_(layer.bias, -1e4)
+    return layer
+
+
 def no_grad(module: Any, x: Any) -> Any:
     with torch.no_grad():
         return module(x)
@@ -154,6 +160,8 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("no parameter that trains", ".detach()")),
     ("constant loss", lambda: Whole(lambda fc, x: 0 * fc(x)),
      ("the gradient of every parameter is 0", "nothing would be learnt")),
+    ("dead", lambda: nn.Sequential(nn.Flatten(), dead(nn.Linear(108, 4)), nn.ReLU()),
+     ("the gradient of every parameter is 0",)),
     ("one class in a step", lambda: step_of(1, nn.functional.cross_entropy),
      ("the gradient of every parameter is 0", "binary_cross_entropy_with_logits")),
     ("one class, smoothed", lambda: step_of(1, nn.CrossEntropyLoss(label_smoothing=0.1)),

@@ -128,7 +128,9 @@ def capture_module(
     wanted = wanted_step(name, given, batch, input_shape, train)
     values = _values(module)
     graph = _layered(name, wanted, batch, optimizer)
-    if graph is None:
+    if graph is not None:
+        _check_learns_once(name, wanted, {})
+    else:
         program, classes = _program(name, wanted, batch)
         values |= program.constants
         graph = lower_step(name, batch, program, optimizer, classes, channels_last=channels_last)
@@ -153,6 +155,19 @@ def _layered(name: str, wanted: WantedStep, batch: int, optimizer: Optimizer) ->
         return None
 
 
+_LEARNING: WeakKeyDictionary[Any, set[tuple[str, ...]]] = WeakKeyDictionary()
+"""Names of parameters that were seen to learn together, by module."""
+
+
+def _check_learns_once(name: str, wanted: WantedStep, classes: Mapping[str, int]) -> None:
+    """Refuses a step that learns nothing; see `check_learns`."""
+    known = _LEARNING.setdefault(wanted.module, set())
+    trained = tuple(path for path, p in wanted.module.named_parameters() if p.requires_grad)
+    if trained not in known:
+        check_learns(name, wanted, classes)
+        known.add(trained)
+
+
 _Traced = tuple[Program, Mapping[str, int]]
 _PROGRAMS: WeakKeyDictionary[Any, dict[object, _Traced]] = WeakKeyDictionary()
 """Traced steps by module, and then by all else that they depend on: tracing takes seconds."""
@@ -174,7 +189,7 @@ def _program(name: str, wanted: WantedStep, batch: int) -> _Traced:
     if key not in known:
         program = trace_step(name, wanted, aten_operators())
         classes = {**wanted.classes, **index_ranges(program)}
-        check_learns(name, wanted, classes)
+        _check_learns_once(name, wanted, classes)
         known[key] = program, classes
     return known[key]
 

@@ -86,6 +86,13 @@ class Tensor:
         """Size in bytes."""
         return self.elements * BYTES_PER_ELEMENT
 
+    @property
+    def counts(self) -> int | None:
+        """How many values it takes, from 0, if they are whole numbers; None for any numbers."""
+        if self.initial is not None and self.initial.distribution == "classes":
+            return int(self.initial.value)
+        return 2 if self.dtype == "int32" else None
+
     def stored(self, array: NDArray[Any]) -> NDArray[Any]:
         """Converts a value from the model's own shape and order to the stored one."""
         return array if self.layout is None else self.layout.store(array).reshape(self.shape)
@@ -193,12 +200,13 @@ class StepGraph:
 
     @property
     def classifies(self) -> bool:
-        """Whether a step takes one image, sequence or vector of floats and one class for each sample."""
+        """Whether a step takes one image, sequence or vector of any floats and one class for each sample."""
         inputs = [tensor for tensor in self.data if tensor.kind == "input"]
         labels = [tensor for tensor in self.data if tensor.kind == "label"]
         return not self.described or (
             len(inputs) == len(labels) == 1
             and (inputs[0].dtype, labels[0].dtype) == ("float32", "int32")
+            and not inputs[0].counts
             and len(labels[0].shape) == 1
             and 1 < len(inputs[0].shape) <= 1 + IMAGE_AXES
         )

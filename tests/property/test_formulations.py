@@ -35,6 +35,7 @@ from autotune.workloads.operators import (
     MaxPool2d,
     Momentum,
     Operator,
+    OwnKernel,
     Relu,
     RunningStats,
     Sgd,
@@ -220,6 +221,7 @@ def test_every_role_of_every_operator_has_a_plain_definition_and_is_tested() -> 
         for operator in map(parse_operator, SPECS)
         for role in operator.roles()
     }
+    tested.add((OwnKernel.name, "forward"))  # Its program comes from the user.
     assert {name for name, _ in tested} == set(OPERATORS)
     for key in tested:
         assert "direct" in registered()[key]

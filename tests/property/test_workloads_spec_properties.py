@@ -13,6 +13,8 @@ from autotune.workloads import (
     Expression,
     Kernel,
     Operator,
+    OwnKernel,
+    TensorSpec,
     operator_from_spec,
     parse_operator,
 )
@@ -70,6 +72,13 @@ def operators(draw: st.DrawFn) -> Operator:
     values: dict[str, object] = {}
     if operator is Expression:
         return Expression.of(draw(described_kernels()))
+    if operator is OwnKernel:
+        operands = st.builds(
+            TensorSpec, st.just("x"), st.lists(small, min_size=1, max_size=3).map(tuple),
+            st.sampled_from(("float32", "int32")),
+        )  # fmt: skip
+        some = st.lists(operands, min_size=1, max_size=3)
+        return OwnKernel.of("kernel", "0" * 16, draw(small), draw(some), draw(some))
     for key, kind in field_types(operator).items():
         if key == "pad":
             values[key] = draw(st.tuples(st.integers(0, 1), st.integers(0, 1)))

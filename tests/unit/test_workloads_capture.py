@@ -12,6 +12,7 @@ import pytest
 
 from autotune import Step
 from autotune.errors import UsageError
+from autotune.jobs.requests import step_feeds
 from autotune.workloads import (
     Optimizer,
     StepForm,
@@ -470,6 +471,36 @@ def test_integers_are_drawn_from_all_places_that_they_index() -> None:
     words = torch.zeros(2, 7, dtype=torch.int64)
     graph = capture_module(Step(Words(), words, words, nn.functional.cross_entropy), 2).graph
     assert {t.name: t.initial.value for t in graph.data if t.initial} == {"input": 50, "labels": 30}
+
+
+def test_floats_that_become_indices_are_drawn_and_read_as_whole_numbers(tmp_path: Path) -> None:
+    class Words(nn.Module):
+        input_shape = (7,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.fc = nn.Embedding(20, 6), nn.Linear(6, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.fc(self.rows(x.long()).mean(1))
+
+    graph = capture_module(Words(), 2).graph
+    drawn = next(step_feeds(graph, None, 1))["input"]
+    assert drawn.dtype == np.float32
+    assert not np.any(drawn % 1)
+    assert 0 <= drawn.min() < drawn.max() < 20
+    data = tmp_path / "words.npz"
+    given = np.arange(28).reshape(4, 7)
+    np.savez(data, inputs=given % 20, labels=np.arange(4) % 3)
+    assert set(next(step_feeds(graph, data, 1))["input"].ravel()) <= set(range(20))
+    for wrong, line in (
+        (given, "reaches from 0 to 27"),
+        (given - 9, "from -9"),
+        (given / 2, "float64"),
+    ):
+        np.savez(data, inputs=wrong, labels=np.arange(4) % 3)
+        with pytest.raises(UsageError, match=line):
+            next(step_feeds(graph, data, 1))
 
 
 @pytest.mark.parametrize(

@@ -402,7 +402,7 @@ def test_arrays_of_any_step_are_taken_as_they_are(tmp_path: Path) -> None:
     [
         ({"x": np.full((4, 7), 50), "y": np.zeros((4, 7), int)}, "input reaches from 50 to 50"),
         ({"x": np.zeros((4, 7), int), "y": np.full((4, 7), -1)}, "labels reaches from -1 to -1"),
-        ({"x": np.zeros((4, 7)), "y": np.zeros((4, 7), int)}, "input is float64"),
+        ({"x": np.full((4, 7), 0.5), "y": np.zeros((4, 7), int)}, "input is float64"),
         ({"x": np.zeros((4, 8), int), "y": np.zeros((4, 7), int)}, "input is of shape (4, 8)"),
         ({"x": np.zeros((4, 7), int), "y": np.zeros((5, 7), int)}, "arrays have 4, 5 samples"),
         ({"x": np.zeros((0, 7), int), "y": np.zeros((0, 7), int)}, "arrays have 0 samples"),

@@ -27,6 +27,7 @@ from autotune.workloads import (
     MaxPool2d,
     Momentum,
     Operator,
+    OwnKernel,
     Relu,
     RunningPower,
     RunningStats,
@@ -79,6 +80,16 @@ EXAMPLES: list[tuple[Operator, str]] = [
         "batch_norm:n=8,c=32,s=49,epsilon_millionths=1000,relu=1",
     ),
     (RunningStats(32, 392), "running_stats:c=32,samples=392"),
+    (
+        OwnKernel.of(
+            "scale",
+            "0123456789abcdef",
+            128,
+            [TensorSpec("a", (4, 16)), TensorSpec("b", (1,), "int32")],
+            [TensorSpec("c", (4, 16))],
+        ),
+        "own:name=scale,digest=0123456789abcdef,flops=128,in=f4x16;i1,out=f4x16",
+    ),
 ]
 
 
@@ -106,7 +117,7 @@ def test_every_role_has_operands_cost_and_an_identifier(operator: Operator) -> N
         assert kernel.bytes == 4 * sum(s.elements for s in (*kernel.inputs, *kernel.outputs))
         assert kernel.flops >= 0
         assert kernel.spec == operator.spec()
-        assert kernel.is_compute == (operator.name in ("conv2d", "matmul", "bmm"))
+        assert kernel.is_compute == (operator.name in ("conv2d", "matmul", "bmm", "own"))
         assert hash(kernel) == hash(Kernel(operator_from_spec(kernel.spec), role))
     assert len(names) == len(operator.roles())
 

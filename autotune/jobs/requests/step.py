@@ -258,7 +258,8 @@ def _array_feeds(graph: StepGraph, data: Path, seed: int) -> Iterator[dict[str, 
     count = len(next(iter(arrays.values())))
     for number, chosen in enumerate(batch_orders(count, graph.batch, seed)):
         yield random_values(graph, seed, number) | {
-            tensor.name: tensor.stored(arrays[tensor.name][chosen]) for tensor in graph.data
+            tensor.name: tensor.stored(arrays[tensor.name][chosen]).astype(tensor.dtype)
+            for tensor in graph.data
         }
 
 
@@ -269,7 +270,4 @@ def _data_spec(graph: StepGraph, tensor: Tensor) -> DataSpec:
             f"--data: {tensor.name} of {graph.name} has no value for each sample",
             hint="leave --data out; random numbers are taken then",
         )
-    classes = None
-    if tensor.dtype == "int32":
-        classes = int(tensor.initial.value) if tensor.initial else 2
-    return DataSpec(shape[1:], classes, tensor.kind == "label")
+    return DataSpec(shape[1:], tensor.counts, tensor.kind == "label")

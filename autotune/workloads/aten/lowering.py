@@ -48,7 +48,7 @@ class Lowering(Storage):
         name: The model's name.
         batch: Samples in a step.
         program: The traced step.
-        classes: How many values an integer input or label takes, by its name.
+        classes: How many values an input or label takes, by its name; of a float one only if it indexes something.
         channels_last: Whether images and filters are stored with their channels last.
     """
 
@@ -131,11 +131,8 @@ class Lowering(Storage):
         fan_in = math.prod(source.shape[1:]) or 1
         initial = Initial("uniform", 1.0 / math.sqrt(fan_in))
         if source.kind in ("input", "label"):
-            initial = (
-                Initial("normal", 1.0)
-                if dtype == "float32"
-                else Initial("classes", self._classes.get(source.path, 2))
-            )
+            count = self._classes.get(source.path, None if dtype == "float32" else 2)
+            initial = Initial("normal", 1.0) if count is None else Initial("classes", count)
         self._step.define(source.path, source.shape, kinds[source.kind], dtype, initial)
         if order is not None:
             self._step.store(source.path, order)

@@ -1,4 +1,4 @@
-"""How many values an integer input or label may take: the size of what it indexes."""
+"""How many values an input or label may take that indexes something, also as a float that becomes an integer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAME_VALUES = {
 
 
 def index_ranges(program: Program) -> dict[str, int]:
-    """Returns the size of the smallest axis that each integer source indexes, by the source's path.
+    """Returns the size of the smallest axis that each source indexes, by the source's path.
 
     Sources that index nothing, and those that are computed with before that, are left out.
     """
@@ -22,7 +22,7 @@ def index_ranges(program: Program) -> dict[str, int]:
     origin = {
         Ref(source.name): source.path
         for source in program.sources
-        if source.kind in ("input", "label") and source.dtype == "int32"
+        if source.kind in ("input", "label")
     }
     found: dict[str, int] = {}
     for operation in program.operations:

@@ -83,7 +83,7 @@ def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> No
     Args:
         name: The model's name, for messages.
         wanted: The step, which has been traced.
-        values: How many values each integer input or label takes, by name.
+        values: How many values each input or label takes that must be whole, by name.
 
     Raises:
         UsageError: No parameter would change.
@@ -93,7 +93,7 @@ def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> No
     with quiet(), torch.random.fork_rng(devices=()):
         drawn = {
             what: torch.randn(tensor.shape)
-            if tensor.is_floating_point()
+            if tensor.is_floating_point() and what not in values
             else torch.randint(values.get(what, 2), tensor.shape).to(tensor.dtype)
             for what, tensor in examples.items()
         }

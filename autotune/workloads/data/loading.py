@@ -95,7 +95,7 @@ class DataSpec:
 
     Attributes:
         shape: Sizes of one sample's part; empty for a number.
-        classes: For integers: they lie in 0 .. classes - 1. None for floats.
+        classes: For whole numbers: they lie in 0 .. classes - 1. None for any numbers.
         label: Whether the loss takes it, and not the model.
     """
 
@@ -118,7 +118,7 @@ def load_arrays(
         limit: Keep at most this many samples, evenly spread over the file; None keeps all.
 
     Returns:
-        Arrays by the names of ``wanted``, float32 or int32, [n, *shape].
+        Arrays by the names of ``wanted``, [n, *shape]: int32 where they are whole numbers, else float32.
 
     Raises:
         UsageError: The file is missing, damaged or no ``.npz``; an array is missing, or has another shape, type or
@@ -158,7 +158,7 @@ def _checked(what: str, array: Array, spec: DataSpec) -> Array:
         raise UsageError(
             f"{what} is of shape {array.shape}", hint=f"give (n, {', '.join(map(str, spec.shape))})"
         )
-    if array.dtype.kind not in ("biu" if spec.classes is not None else "biuf"):
+    if array.dtype.kind not in "biuf" or (spec.classes is not None and not _whole(array)):
         wanted = "floats" if spec.classes is None else "whole numbers"
         raise UsageError(f"{what} is {array.dtype}", hint=f"give {wanted}")
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
@@ -170,6 +170,10 @@ def _checked(what: str, array: Array, spec: DataSpec) -> Array:
     _check_finite(what, low, high)
     dtype = np.float32 if spec.classes is None else np.int32
     return array.reshape(-1, *spec.shape).astype(dtype)
+
+
+def _whole(array: Array) -> bool:
+    return array.dtype.kind in "biu" or not np.any(array % 1)
 
 
 def _check_labels(path: Path, labels: Array, classes: int) -> None:

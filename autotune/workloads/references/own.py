@@ -67,7 +67,10 @@ def own_reference(operator: OwnKernel, inputs: Sequence[Any]) -> Arrays:
     Raises:
         UsageError: The function fails, or returns something else.
     """
-    with users_errors(f"{operator.function}'s reference", "fix the function"):
+    with (
+        users_errors(f"{operator.function}'s reference", "fix the function"),
+        np.errstate(all="ignore"),  # Values that are not finite are refused below.
+    ):
         made = program_of(operator).reference(*inputs)
         if not isinstance(made, tuple | list):
             made = (made,)

@@ -89,6 +89,11 @@ def epilogue(operator: str, role: str) -> Callable[[Follow], Follow]:
     return register
 
 
+@formulation(OwnKernel.name, "forward", "direct")
+def _own(op: OwnKernel, inputs: Tensors) -> Tensors:
+    raise AssertionError(f"{op.function} is a program, which `prim_func` returns as it is")
+
+
 def _load() -> None:
     package = __package__ or ""
     for module in iter_modules(import_module(package).__path__):

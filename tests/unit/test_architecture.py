@@ -65,8 +65,8 @@ MAY_IMPORT = {
     "jobs.provenance": "jobs.requests records studies.run",
     "jobs.device": "compiler.native compiler.runners compiler.target console devices emulator.device "
     "emulator.model measurement power studies.run studies.space tracker",
-    "jobs.requests": "compiler.formulations compiler.programs compiler.target devices jobs.device measurement records studies.run "
-    "studies.space workloads",
+    "jobs.requests": "compiler.formulations compiler.programs compiler.target devices jobs.device measurement "
+    "records studies.run studies.space workloads",
     "jobs.steps": "compiler.native compiler.programs compiler.run compiler.runners compiler.step compiler.target "
     "console devices emulator.device jobs.device jobs.provenance jobs.requests measurement records studies.bench "
     "studies.models studies.plans studies.run studies.space workloads",

@@ -143,6 +143,9 @@ MODULES: list[tuple[str, Callable[[], Any]]] = [
     ("softmax", forward(lambda m, x: m.attn(x), attn=nn.Softmax(1))),
     ("nested", lambda: nn.Sequential(nn.Sequential(nn.GELU()), nn.Flatten(), nn.Linear(108, 4))),
     ("own forward", forward(lambda m, x: x * 2)),
+    ("turned view", forward(
+        lambda m, x: torch.maximum(x.unflatten(-1, (2, 3)).permute(0, 1, 4, 3, 2), m.p[0]).flatten(1),
+        p=nn.ParameterList([nn.Parameter(torch.randn(2))]))),
     ("add a number", forward(lambda m, x: x + 1)),
     ("add scaled", forward(lambda m, x: torch.add(x, x, alpha=2))),
     ("add broadcast", forward(lambda m, x: x + x.mean((2, 3), keepdim=True))),

@@ -144,7 +144,7 @@ MODULES: list[tuple[str, Callable[[], Any]]] = [
     ("nested", lambda: nn.Sequential(nn.Sequential(nn.GELU()), nn.Flatten(), nn.Linear(108, 4))),
     ("own forward", forward(lambda m, x: x * 2)),
     ("turned view", forward(
-        lambda m, x: F.elu(torch.maximum((x + m.p[1]).unflatten(-1, (3, 2)).permute(0, 1, 3, 2, 4), m.p[0])).flatten(3),
+        lambda m, x: F.elu(torch.maximum((x + m.p[1]).unflatten(-1, (3, 2)).transpose(2, 3), m.p[0])).flatten(3),
         p=nn.ParameterList([nn.Parameter(torch.zeros(6, 1)), nn.Parameter(torch.randn(6))]))),
     ("add a number", forward(lambda m, x: x + 1)),
     ("add scaled", forward(lambda m, x: torch.add(x, x, alpha=2))),

@@ -29,7 +29,7 @@ from autotune.compiler.export.verification import verify
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import Cores, TuneRequest
 from autotune.compiler.target.targets import find
-from autotune.errors import RecordError, UsageError
+from autotune.errors import AutotuneError, RecordError, UsageError
 from autotune.records import Result, TaskResult
 from autotune.scratch import Scratch
 from autotune.workloads.graph import Task
@@ -448,6 +448,17 @@ def test_an_example_sees_no_modules_of_its_folder_and_has_to_tell_of_every_kerne
         (EXPORTED.name, "not checked"),
     ]
     assert not verdict.ok
+
+
+def test_an_example_that_prints_without_end_is_stopped(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    (out / "example" / "example.py").write_text("while True: print('a' * 65536)\n")
+    content = json.loads((out / "manifest.json").read_text())
+    content["files"] = digests(out)
+    (out / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(AutotuneError, match="wrote more than 16 MiB of output") as caught:
+        verify(out, None)
+    assert caught.value.exit_code == 1
 
 
 def test_an_export_goes_into_no_folder_of_something_else(tmp_path: Path) -> None:

@@ -478,3 +478,20 @@ def test_a_board_is_verified_over_ssh(library: Path, tmp_path: Path) -> None:
         done = autotune("verify", arm, *where, **home)
         assert done.returncode == 2
         assert "the export is for linux-aarch64" in done.stderr
+
+
+def test_a_variant_that_no_check_runs_is_not_right(library: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(library, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["variants"].append({**manifest["variants"][1], "name": "ghost"})
+    for kernel in manifest["kernels"]:
+        kernel["figures"]["ghost"] = kernel["figures"]["cpu"]
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    done = autotune("verify", out, "--json")
+    content = json.loads(done.stdout)
+    assert (done.returncode, content["ok"]) == (1, False)
+    missed = [one for one in content["results"] if one["status"] != "ok"]
+    assert [(one["variant"], one["kernel"], one["status"]) for one in missed] == [
+        ("ghost", None, "not checked")
+    ]

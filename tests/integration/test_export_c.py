@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import time
 from dataclasses import replace
@@ -373,6 +374,33 @@ def test_what_a_killed_export_leaves_is_removed_by_the_next(run: Path, tmp_path:
     assert done.returncode == 0, done.stderr
     assert not list(temporary.iterdir())
     assert not list(out.glob(".*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_an_export_that_is_ended_says_so_and_leaves_no_folder(
+    run: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "new" / "out"
+    command = [*AUTOTUNE, "export", str(run), "--format", "c", "--out", str(out)]
+    state = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    process = subprocess.Popen(
+        command, env=state, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not list(out.glob(".export-*/*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate()[1]
+    if number != signal.SIGKILL:
+        assert (process.returncode, said) == (130, "autotune: interrupted\n")
+    else:
+        assert out.exists()
+        done = autotune(
+            "export", run, "--format", "tvm", "--out", tmp_path / "other",
+            XDG_STATE_HOME=str(tmp_path / "state"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_verify_tells_what_has_changed_and_runs_nothing_of_it(run: Path, tmp_path: Path) -> None:

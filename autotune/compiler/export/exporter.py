@@ -117,9 +117,9 @@ def export(
 def _staging(out: Path) -> Scratch:
     """Makes a folder in `out`, so that the finished export only needs renames."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
         sweep(_STAGED, out)
-        _refuse_foreign(out)
+        if out.exists():
+            _refuse_foreign(out)
         return Scratch(_STAGED, out)
     except OSError as error:
         raise _unwritable(out, error) from error

@@ -523,3 +523,23 @@ def test_a_variant_that_no_check_runs_is_not_right(library: Path, tmp_path: Path
     assert [(one["variant"], one["kernel"], one["status"]) for one in missed] == [
         ("ghost", None, "not checked")
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize(("size", "used"), [("40k", 0), ("1200k", 0), ("40k", 40960)])
+def test_a_full_temporary_disk_is_named_and_no_other(
+    library: Path, run: Path, tmp_path: Path, size: str, used: int
+) -> None:
+    small, out = tmp_path / "small", tmp_path / "out"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], check=True)
+    try:
+        (small / "used").write_bytes(bytes(used))
+        for command in (("export", run, "--format", "c", "--out", out), ("verify", library)):
+            done = autotune(*command, TMPDIR=str(small))
+            told = [line for line in done.stderr.splitlines() if "error:" in line]
+            assert (done.returncode, len(told)) == (1, 1), done.stderr
+            assert f"the disk of {small} is full: " in told[0]
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert not out.exists()

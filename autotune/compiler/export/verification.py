@@ -25,7 +25,7 @@ from autotune.compiler.export.rounds import (
     without_result,
 )
 from autotune.compiler.export.tree import compared
-from autotune.compiler.native import Platform
+from autotune.compiler.native import Platform, check_disks, check_room
 from autotune.devices import Device
 from autotune.errors import UsageError
 from autotune.records import write_json
@@ -78,6 +78,7 @@ def verify(
         DeviceError: The device went away, or refused.
     """
     content, kernels = read_manifest(path)
+    check_room()
     platform = _platform(content, where) if device is None else _fitting(content, device)
     wanted = chosen_kernels(content, kernels, sample)
     beyond = beyond_memory(wanted)
@@ -91,6 +92,7 @@ def verify(
                 or compared(path, content["files"], MANIFEST, copy)
             )
         except OSError as error:
+            check_disks(str(error))
             raise UsageError(
                 f"{path} cannot be read, or copied to {work.parent}: {error.strerror or error}",
                 hint="free space there, or set TMPDIR to another folder",

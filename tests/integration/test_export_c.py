@@ -526,7 +526,7 @@ def test_a_variant_that_no_check_runs_is_not_right(library: Path, tmp_path: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-@pytest.mark.parametrize(("size", "used"), [("40k", 0), ("1200k", 0), ("40k", 40960)])
+@pytest.mark.parametrize(("size", "used"), [("40k", 0), ("40k", 40960)])
 def test_a_full_temporary_disk_is_named_and_no_other(
     library: Path, run: Path, tmp_path: Path, size: str, used: int
 ) -> None:

@@ -27,8 +27,8 @@ from autotune.errors import AutotuneError, RecordError, UsageError, printable
 T = TypeVar("T")
 _MIB = 1 << 20
 
-Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9)]
-"""A measured time. Zero, negative and infinite times are refused, and times beyond 30 years."""
+Seconds = Annotated[float, Field(strict=True, ge=1e-12, lt=1e9)]
+"""A measured time. Times of less than a picosecond are refused, and times beyond 30 years."""
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 """A number of things."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

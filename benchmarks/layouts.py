@@ -41,7 +41,8 @@ def run_of(report: Report, model: str, layout: LayoutName, logs: Path) -> Path:
     there = finished(folder, model, BATCH)
     if there:
         return there[-1]
-    return tuned(report, model, folder, "--layout", layout.replace("_", "-"))
+    words = ("--layout", layout.replace("_", "-"))
+    return tuned(report, model, folder, *words, trials=MODELS[model])
 
 
 def measure_model(report: Report, model: str, logs: Path) -> None:

@@ -4,7 +4,9 @@ Tunes each model with `autotune kernels`, or takes finished runs from --runs. Th
 default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
 interleaved. Needs torch 2.13.0; MNN's side needs MNN 3.6.1 and is left out without it.
 
-`--speed` measures only speed, at batch 4 and 16, and adds torch.compile in both layouts.
+`--speed` measures only speed, at batch 4 and 16, and adds torch.compile in both layouts. Its models are tuned from
+the shipped records, with the default number of trials of `autotune kernels`. Records of another processor are left
+out.
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ MODELS = {
     "googlenet": 3500,
     "alexnet": 1500,
 }
+"""Trials of the models' runs that begin with no records."""
+RECORDS = Path(__file__).parents[1] / "logs" / "samples" / "cpu-steps"
 BATCH, SEED = 4, 1
 SPEED_BATCHES = (4, 16)
 LOSS_STEPS = 20
@@ -132,7 +136,9 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
                 hint=f"autotune kernels --target cpu --model {model} --batch {batch} --logs {given}",
             )
         return found[-1]
-    return tuned(report, model, logs, batch=batch)
+    if report.options.speed:
+        return tuned(report, model, logs, "--records", str(RECORDS), trials=None, batch=batch)
+    return tuned(report, model, logs, trials=MODELS[model], batch=batch)
 
 
 def finished(logs: Path, model: str, batch: int) -> list[Path]:
@@ -146,11 +152,14 @@ def finished(logs: Path, model: str, batch: int) -> list[Path]:
     return found
 
 
-def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BATCH) -> Path:
-    """Returns the folder of a new run of a model."""
-    trials = QUICK_TRIALS if report.quick else MODELS[model]
+def tuned(
+    report: Report, model: str, logs: Path, *options: str, trials: int | None, batch: int = BATCH
+) -> Path:
+    """Returns the folder of a new run of a model, with the default number of trials if `trials` is None."""
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
-    command += ["--trials", str(trials), "--logs", str(logs), "--no-step", *options]
+    command += ["--logs", str(logs), "--no-step", *options]
+    if report.quick or trials is not None:
+        command += ["--trials", str(QUICK_TRIALS if report.quick else trials)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return finished(logs, model, batch)[-1]
 

@@ -10,7 +10,6 @@ from .journal import (
     LeftBehind,
     held,
     left_behind,
-    state_root,
 )
 from .local import LocalDevice
 from .ports import free_port
@@ -49,7 +48,6 @@ __all__ = [
     "quoted",
     "reach",
     "SETTINGS",
-    "state_root",
     "text",
     "ThermalZone",
 ]

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import adbutils
 
-from autotune.devices.device import Completed, quoted
+from autotune.children import TooMuchOutput
+from autotune.devices.device import MOST_ANSWER_BYTES, Completed, quoted
 from autotune.devices.shell import BOOT_ID, ShellDevice, wait_until
 from autotune.errors import StableDeviceError, ToolchainError, TransientDeviceError
 
@@ -37,6 +38,25 @@ class Attached:
     state: str
 
 
+class _Connection(adbutils.AdbConnection):  # type: ignore[misc]  # it has no types
+    """A connection that reads at most `MOST_ANSWER_BYTES`. adbutils keeps all that it reads in memory."""
+
+    _left = MOST_ANSWER_BYTES
+
+    def read(self, n: int) -> bytes:
+        return self._counted(super().read, n)
+
+    def read_exact(self, n: int) -> bytes:
+        return self._counted(super().read_exact, n)
+
+    def _counted(self, read: Callable[[int], bytes], n: int) -> bytes:
+        if n > self._left:
+            raise TooMuchOutput("it", MOST_ANSWER_BYTES)
+        data = read(n)
+        self._left -= len(data)
+        return data
+
+
 class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
     """A client whose connections can be cut from another thread.
 
@@ -50,7 +70,7 @@ class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
         self._cut = False
 
     def make_connection(self, timeout: float | None = None) -> adbutils.AdbConnection:
-        connection = super().make_connection()
+        connection = _Connection(self.host, self.port)
         self._opened.append(connection)
         if self._cut:
             self.cut()
@@ -121,6 +141,10 @@ def _limited(who: str, timeout: float) -> Iterator[_Client]:
     timer.start()
     try:
         yield client
+    except TooMuchOutput:
+        raise StableDeviceError(
+            f"{who}: its answer is longer than {MOST_ANSWER_BYTES >> 20} MiB"
+        ) from None
     except (adbutils.AdbError, EOFError, OSError) as error:
         if late.is_set():
             raise TransientDeviceError(f"{who}: no answer within {timeout:g} s") from error

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+MOST_ANSWER_BYTES = 64 << 20
+"""Bytes that a device may send as the answer to one call: more than any record of a run takes."""
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -45,7 +48,8 @@ class Device(Protocol):
     - `TransientDeviceError` if the link failed, the device went away or the time was over: the same call may
     succeed
       later;
-    - `StableDeviceError` if the device refused, and would refuse again.
+    - `StableDeviceError` if the device refused, and would refuse again, or if its answer is longer than
+      `MOST_ANSWER_BYTES`.
 
     No call is repeated silently, because only the caller knows whether a command may run twice.
     """

@@ -24,6 +24,7 @@ from typing import IO, Any, Literal, get_args
 
 from autotune.devices.device import Device
 from autotune.errors import AutotuneError, DeviceError, RecordError, StableDeviceError
+from autotune.state import state_root
 
 LOGGER = logging.getLogger("autotune.devices")
 _TIMEOUT_S = 15.0
@@ -83,13 +84,6 @@ class Change:
             done = device.run(argv, timeout=_TIMEOUT_S)
             if done.exit_code not in (0, _NO_SUCH_PROGRAM):  # It is gone, with its effects.
                 raise StableDeviceError(f"{device.serial}: `{' '.join(argv)}`: {done.complaint}")
-
-
-def state_root() -> Path:
-    """Returns `$XDG_STATE_HOME/autotune`, or `~/.local/state/autotune`."""
-    chosen = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".local" / "state"
-    return base / "autotune"
 
 
 def journals_folder() -> Path:

@@ -1,17 +1,13 @@
-"""Runs commands of this host with a hard limit. At the limit, the whole process group is killed."""
+"""Runs commands of this host as the commands of a device, with hard limits."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 
-from autotune.devices.device import Completed
-from autotune.errors import TransientDeviceError
-
-_KILL_GRACE_S = 2.0
+from autotune.children import TooMuchOutput, run_to_end
+from autotune.devices.device import MOST_ANSWER_BYTES, Completed
+from autotune.errors import StableDeviceError, TransientDeviceError
 
 
 def run_limited(
@@ -33,27 +29,18 @@ def run_limited(
 
     Raises:
         TransientDeviceError: The time was over; the process and its children were killed.
+        StableDeviceError: It wrote too much, and was killed likewise.
         OSError: The command could not be started.
     """
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout)
-        except BaseException as error:
-            # Also at Ctrl-C: the child has its own session and would not receive the signal.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=_KILL_GRACE_S)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise TransientDeviceError(
-                    f"{who}: `{argv[0]}` did not end within {timeout:g} s and was killed"
-                ) from None
-            raise
-    code = process.returncode
-    return Completed(tuple(argv), code if code >= 0 else 128 - code, stdout, stderr)
+    try:
+        done = run_to_end(command, timeout=timeout, stdin=stdin, most_bytes=MOST_ANSWER_BYTES)
+    except subprocess.TimeoutExpired:
+        raise TransientDeviceError(
+            f"{who}: `{argv[0]}` did not end within {timeout:g} s and was killed"
+        ) from None
+    except TooMuchOutput:
+        raise StableDeviceError(
+            f"{who}: `{argv[0]}` wrote more than {MOST_ANSWER_BYTES >> 20} MiB and was killed"
+        ) from None
+    code = done.returncode
+    return Completed(tuple(argv), code if code >= 0 else 128 - code, done.stdout, done.stderr)

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+
+from autotune.children import TooMuchOutput, run_to_end
 
 _LONGEST_REASON = 300
 
@@ -43,28 +44,15 @@ def run(
         variables: Environment variables to add.
     """
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**os.environ, **(variables or {})},
-            start_new_session=True,
-        )
+        done = run_to_end(argv, timeout=timeout, environment={**os.environ, **(variables or {})})
     except OSError as error:
         return Finished(False, "", f"cannot be started: {error.strerror}")
-    with process:
-        try:
-            output, errors = process.communicate(timeout=timeout)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return Finished(False, "", f"no answer within {timeout:g} s")
-    code = process.returncode
+    except subprocess.TimeoutExpired:
+        return Finished(False, "", f"no answer within {timeout:g} s")
+    except TooMuchOutput as error:
+        return Finished(False, "", error.message)
+    output, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    code = done.returncode
     if code == 0:
         return Finished(True, output)
     if code < 0:

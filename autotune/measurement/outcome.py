@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from autotune.measurement.snapshot import Conditions
 
 Status = Literal[
-    "ok", "compile_error", "run_error", "wrong_result", "timeout", "throttled", "unstable"
+    "ok",
+    "compile_error",
+    "run_error",
+    "wrong_result",
+    "timeout",
+    "throttled",
+    "unstable",
+    "killed",
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -47,8 +54,8 @@ class Outcome:
 
     @property
     def of_device(self) -> bool:
-        """Whether it says something about the device only, and nothing about the candidate."""
-        return self.status in ("throttled", "unstable")
+        """Whether it says something about the device or the host only, and nothing about the candidate."""
+        return self.status in ("throttled", "unstable", "killed")
 
     @property
     def seconds(self) -> float:

@@ -10,11 +10,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from itertools import pairwise
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from autotune.errors import UsageError
 from autotune.reading import Count, Name, Number, Seconds, Unreadable, typed
 from autotune.records.trace_grammar import check_kinds
+
+Trials = Annotated[int, Field(strict=True, ge=0, le=10**8)]
+"""Trials of a run; more would take a year at three a second."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,14 +59,25 @@ class SearchedTask:
         default_s: Seconds of the untuned default; None if that failed.
         trials: Trials spent on it.
         curve: Progress of the best: (trials, seconds) at each improvement.
+
+    Raises:
+        Unreadable: The curve is of no search with so many trials.
     """
 
     spec: Name
     role: Name
     count: Count
     default_s: Seconds | None
-    trials: Count
+    trials: Trials
     curve: tuple[tuple[Count, Seconds], ...]
+
+    def __post_init__(self) -> None:
+        if any(a[0] >= b[0] or a[1] <= b[1] for a, b in pairwise(self.curve)) or any(
+            not 0 < trials <= self.trials for trials, _ in self.curve
+        ):
+            raise Unreadable(
+                "a curve whose trials do not rise to those spent, or whose times do not fall"
+            )
 
     def trials_until(self, seconds: float) -> int:
         """Returns the trials until the best reached `seconds`; all of them if it never did."""
@@ -126,14 +143,21 @@ class Source:
         about: What people want to know about the run.
         trials: Its trials.
         tasks: Its kernels, by name.
+
+    Raises:
+        Unreadable: A kernel has more trials than the run.
     """
 
     id: Name
     identity: Identity
     cores: Name
     about: About
-    trials: Count
+    trials: Trials
     tasks: Mapping[Name, SearchedTask]
+
+    def __post_init__(self) -> None:
+        if any(task.trials > self.trials for task in self.tasks.values()):
+            raise Unreadable("a kernel with more trials than its run")
 
     def to_json(self) -> dict[str, Any]:
         return {

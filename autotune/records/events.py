@@ -23,6 +23,7 @@ Status = Literal[
     "timeout",
     "throttled",
     "unstable",
+    "killed",
 ]
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from autotune.errors import RecordError
 
-_MOST_INSTRUCTIONS = 4096
+_MOST_INSTRUCTIONS = 2400
+"""Instructions of a schedule: ten times those of the longest that a search has made."""
 _MOST_OPERANDS = 256
 _LARGEST = 1 << 31
 _MOST_UNROLLED = 1 << 16
@@ -183,10 +184,11 @@ def check_kinds(trace: Any) -> None:
         trace: A trace as plain JSON data: `[instructions, decisions]`.
 
     Raises:
-        RecordError: A kind is not allowed; the message names the instruction.
+        RecordError: A kind is not allowed, or there are too many; the message names the instruction.
     """
     try:
-        instructions, _ = trace
+        instructions, decisions = trace
+        _check_length(instructions, decisions)
         for number, (name, _, attributes, _) in enumerate(instructions):
             if name not in INSTRUCTION_KINDS:
                 raise _refused(number, name, _NO_SUCH)
@@ -213,8 +215,7 @@ def check_trace(trace: Any) -> None:
     ):
         raise RecordError("a recorded schedule is not a list of instructions and decisions")
     instructions, decisions = trace
-    if len(instructions) > _MOST_INSTRUCTIONS:
-        raise RecordError(f"a recorded schedule has more than {_MOST_INSTRUCTIONS} instructions")
+    _check_length(instructions, decisions)
     known: set[str] = set()
     locations: set[str] = set()  # Loops that may stand for "at the root" or "inline".
     for number, instruction in enumerate(instructions):
@@ -242,6 +243,15 @@ def check_trace(trace: Any) -> None:
             raise _refused(number, name, "it takes a sampled location, which may be no loop")
         known.update(results)
     _check_decisions(instructions, decisions)
+
+
+def _check_length(instructions: Sequence[Any], decisions: Sequence[Any]) -> None:
+    if len(instructions) > _MOST_INSTRUCTIONS or len(decisions) > len(instructions):
+        raise RecordError(
+            f"a recorded schedule is refused: it has more than {_MOST_INSTRUCTIONS} instructions, or more "
+            "decisions than instructions",
+            hint="use records that `autotune kernels` has made, without changes",
+        )
 
 
 def _refused(number: int, name: Any, reason: str) -> RecordError:

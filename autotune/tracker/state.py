@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.devices import state_root
 from autotune.errors import RecordError
 from autotune.reading import read_json
+from autotune.state import state_root
 from autotune.tracker.watch import DeviceStatus, KeyStatus
 
 

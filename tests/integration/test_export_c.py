@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import time
 from dataclasses import replace
@@ -375,6 +376,33 @@ def test_what_a_killed_export_leaves_is_removed_by_the_next(run: Path, tmp_path:
     assert not list(out.glob(".*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_an_export_that_is_ended_says_so_and_leaves_no_folder(
+    run: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "new" / "out"
+    command = [*AUTOTUNE, "export", str(run), "--format", "c", "--out", str(out)]
+    state = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    process = subprocess.Popen(
+        command, env=state, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not list(out.glob(".export-*/*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate()[1]
+    if number != signal.SIGKILL:
+        assert (process.returncode, said) == (130, "autotune: interrupted\n")
+    else:
+        assert out.exists()
+        done = autotune(
+            "export", run, "--format", "tvm", "--out", tmp_path / "other",
+            XDG_STATE_HOME=str(tmp_path / "state"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "new").exists()
+
+
 def test_verify_tells_what_has_changed_and_runs_nothing_of_it(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert autotune("export", run, "--format", "c", "--out", out).returncode == 0
@@ -478,3 +506,40 @@ def test_a_board_is_verified_over_ssh(library: Path, tmp_path: Path) -> None:
         done = autotune("verify", arm, *where, **home)
         assert done.returncode == 2
         assert "the export is for linux-aarch64" in done.stderr
+
+
+def test_a_variant_that_no_check_runs_is_not_right(library: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(library, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["variants"].append({**manifest["variants"][1], "name": "ghost"})
+    for kernel in manifest["kernels"]:
+        kernel["figures"]["ghost"] = kernel["figures"]["cpu"]
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    done = autotune("verify", out, "--json")
+    content = json.loads(done.stdout)
+    assert (done.returncode, content["ok"]) == (1, False)
+    missed = [one for one in content["results"] if one["status"] != "ok"]
+    assert [(one["variant"], one["kernel"], one["status"]) for one in missed] == [
+        ("ghost", None, "not checked")
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize(("size", "used"), [("40k", 0), ("40k", 40960)])
+def test_a_full_temporary_disk_is_named_and_no_other(
+    library: Path, run: Path, tmp_path: Path, size: str, used: int
+) -> None:
+    small, out = tmp_path / "small", tmp_path / "out"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], check=True)
+    try:
+        (small / "used").write_bytes(bytes(used))
+        for command in (("export", run, "--format", "c", "--out", out), ("verify", library)):
+            done = autotune(*command, TMPDIR=str(small))
+            told = [line for line in done.stderr.splitlines() if "error:" in line]
+            assert (done.returncode, len(told)) == (1, 1), done.stderr
+            assert f"the disk of {small} is full: " in told[0]
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert not out.exists()

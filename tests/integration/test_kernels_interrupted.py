@@ -7,8 +7,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from command import AUTOTUNE, autotune, one_folder
 from fleets import local_fleet
@@ -188,6 +190,32 @@ def test_a_candidate_whose_workers_were_killed_is_tried_again(tmp_path: Path) ->
     told = [event["message"] for event in run.events if event["event"] == "worker_killed"]
     assert all("SIGKILL from outside; its candidate is tried again" in text for text in told)
     assert all(text in output for text in told)
+
+
+@pytest.mark.parametrize("worker", ["build_worker", "run_worker"])
+def test_candidates_whose_workers_are_always_killed_are_not_at_fault(
+    tmp_path: Path, worker: str
+) -> None:
+    process = subprocess.Popen(
+        [*AUTOTUNE, "kernels", "--op", MATMUL, "--role", "forward", "--trials", "4", "--logs", tmp_path],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                if any(word.endswith(worker) for word in child.cmdline()):
+                    child.kill()
+        time.sleep(0.05)
+    output, _ = process.communicate(timeout=120)
+    folder = one_folder(tmp_path)
+    assert process.returncode == 5, output
+    assert "the processes of 4 candidates were killed from outside" in output
+    assert {trial["status"] for trial in read_run(folder).trials()} == {"killed"}
+    assert read_run(folder).kernel_result().trials == 0
+    again = autotune("kernels", "--resume", folder)
+    assert again.returncode == 0, again.stderr
+    assert read_run(folder).kernel_result().trials == 4
+    assert [one["status"] for one in read_run(folder).trials()].count("ok") == 4
 
 
 def test_killed_compiles_leave_no_files_behind(tmp_path: Path) -> None:

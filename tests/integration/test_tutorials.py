@@ -304,3 +304,11 @@ def check_formats(logs: Path) -> None:
 def named(value: dict[str, object], text: str) -> set[str]:
     """The keys that a document does not have as code, or as those of its JSON."""
     return {key for key in value if not re.search(rf"[`\".]{key}[`\".]", text)}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_what_untuned_means_is_told_beside_each_ratio_to_it(path: Path) -> None:
+    ratio = re.compile(r"as fast as untuned|untuned kernels over|untuned +tuned +speed-up")
+    for section in re.split(r"(?m)^#+ ", path.read_text(encoding="utf-8")):
+        if ratio.search(section):
+            assert re.search(r"plain loop nest|dlight", section), section.splitlines()[0]

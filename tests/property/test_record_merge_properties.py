@@ -29,8 +29,10 @@ seconds = st.floats(1e-6, 10, allow_nan=False)
 @st.composite
 def sources(draw: st.DrawFn) -> Source:
     number = draw(st.integers(0, 3))
-    curve = draw(st.lists(st.tuples(st.integers(1, 9), seconds), max_size=3).map(tuple))
-    trials = draw(st.integers(0, 20))
+    improved = sorted(draw(st.sets(st.integers(1, 9), max_size=3)))
+    times = draw(st.sets(seconds, min_size=len(improved), max_size=len(improved)))
+    curve = tuple(zip(improved, sorted(times, reverse=True), strict=True))
+    trials = draw(st.integers(9, 20))
     tasks = {
         name: SearchedTask("matmul:m=8,n=8,k=8", "forward", 1, draw(seconds), trials, curve)
         for name in TASKS

@@ -1,5 +1,7 @@
 """What a benchmark writes when it ends, in whatever way."""
 
+import argparse
+import importlib
 import json
 import os
 import signal
@@ -105,6 +107,23 @@ def test_a_missing_run_is_told_before_anything_is_timed(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "has no run of lenet, batch 4" in done.stderr
     assert json.loads(file.read_text()) == "before"
+
+
+def test_speed_is_measured_with_the_shipped_records_and_the_default_trials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So that the command of a figure makes that figure, and in its time."""
+    pytest.importorskip("torch")
+    training_step = importlib.import_module("training_step")
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(training_step, "finished", lambda *_: [tmp_path])
+    options = argparse.Namespace(runs=None, speed=True)
+    training_step.run_of("lenet", bars.Report(quick=False, options=options), tmp_path, 16)
+    (command,) = commands
+    assert "--trials" not in command
+    folder = Path(command[command.index("--records") + 1])
+    assert list(folder.glob("*.records.gz"))
 
 
 @pytest.mark.parametrize(

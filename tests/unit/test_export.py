@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from autotune.compiler.export import c_source
-from autotune.compiler.export.checks import Check, chosen, write_checks
+from autotune.compiler.export.c_format import c_parts
+from autotune.compiler.export.checks import Check, check_of, chosen, write_checks
 from autotune.compiler.export.exporter import export
 from autotune.compiler.export.launches import Launch, OpenCLProgram
-from autotune.compiler.export.manifest import digests, manifest
+from autotune.compiler.export.manifest import check_entry, digests, kernel_entry, manifest
 from autotune.compiler.export.variants import (
     SAFE,
     ExportedKernel,
@@ -29,7 +30,7 @@ from autotune.compiler.export.verification import verify
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import Cores, TuneRequest
 from autotune.compiler.target.targets import find
-from autotune.errors import RecordError, UsageError
+from autotune.errors import AutotuneError, RecordError, UsageError
 from autotune.records import Result, TaskResult
 from autotune.scratch import Scratch
 from autotune.workloads.graph import Task
@@ -257,30 +258,35 @@ def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: st
 EXPORTED = parse_kernel(MATMUL, "forward")
 
 
-CHECK = {
-    "kernel": EXPORTED.name, "role": "forward", "tolerance": 1e-4,
-    "inputs": ["example/data/a"], "expected": ["example/data/a"],
-}  # fmt: skip
+ENTRY = {**kernel_entry(EXPORTED), "figures": {"v": {}}}
+CHECK = check_entry(check_of(0, EXPORTED, 1e-4))
+DATA = CHECK["inputs"][0]
+VARIANT = {"name": "v", "kernels": 1, "library": DATA, "family": "cpu"}
 
 
 def written(folder: Path, **changes: Any) -> Path:
     """A folder with the files of an export, whose example nothing may run."""
     folder.mkdir()
-    (folder / "example" / "data").mkdir(parents=True)
+    for name in (
+        *CHECK["inputs"],
+        *CHECK["expected"],
+        "include/kernels.h",
+        "lib/libkernels.so",
+        "lib/libkernels.a",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("a")
     (folder / "example" / "example.py").write_text(
         f"from pathlib import Path\nPath({str(folder.parent / 'ran')!r}).touch()\n"
     )
-    (folder / "example" / "data" / "a").write_text("a")
     content = {
         "schema_version": 2,
         "format": "tvm",
         "name": "kernels",
         "platform": "any",
         "files": digests(folder),
-        "variants": [{"name": "v", "library": "example/data/a"}],
-        "kernels": [
-            {"name": EXPORTED.name, "role": "forward", "spec": EXPORTED.spec, "figures": {}}
-        ],
+        "variants": [VARIANT],
+        "kernels": [ENTRY],
         "checks": [CHECK],
         **changes,
     }
@@ -288,11 +294,14 @@ def written(folder: Path, **changes: Any) -> Path:
     return folder
 
 
+C_PARTS = {"format": "c", "platform": "host", **c_parts("kernels", [EXPORTED])}
+
+
 def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
-    phone = written(tmp_path / "phone", format="c", platform="android-arm64")
+    phone = written(tmp_path / "phone", **{**C_PARTS, "platform": "android-arm64"})
     with pytest.raises(UsageError, match="runs on Android only"):
         verify(phone, None)
-    host = written(tmp_path / "host", format="c", platform="host")
+    host = written(tmp_path / "host", **C_PARTS)
     with pytest.raises(UsageError, match="cannot run on qemu"):
         verify(host, "qemu")
 
@@ -313,15 +322,46 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ({"files": {"x/" * 100 + "a": "0" * 64}}, "cannot be a file"),
         ({"format": "exe"}, "format"),
         ({"name": 'a"; system("x'}, "name"),
-        ({"kernels": []}, "checks"),
-        ({"kernels": [{"name": "x", "role": "forward", "spec": MATMUL, "figures": {}}]}, "checks"),
-        ({"checks": []}, "it has no checks"),
+        ({"kernels": []}, "no kernels"),
+        ({"kernels": [ENTRY, ENTRY]}, "twice"),
+        ({"kernels": [{**ENTRY, "name": "x"}]}, "its name of the kernel"),
+        ({"kernels": [{**ENTRY, "spec": "matmul:m=0"}]}, "not known"),
+        ({"kernels": [{**ENTRY, "in_place": [0]}]}, "its in_place of the kernel"),
+        ({"kernels": [{**ENTRY, "figures": None}]}, "no figures"),
+        (
+            {
+                "kernels": [
+                    {**ENTRY, "arguments": [{**ENTRY["arguments"][0], "shape": [2**40, 2**40]}]}
+                ]
+            },
+            "its arguments of the kernel",
+        ),
+        ({"checks": []}, "no checks"),
         ({"checks": [{**CHECK, "tolerance": 1e9}]}, "no tolerance of at most 0.1"),
         ({"checks": [{**CHECK, "tolerance": 0.5}]}, "no tolerance of at most 0.1"),
+        ({"checks": [CHECK, CHECK]}, "another check"),
+        ({"checks": [{**CHECK, "kernel": "x"}]}, "not listed"),
+        ({"checks": [{**CHECK, "role": "update"}]}, "its role of the check"),
+        ({"checks": [{**CHECK, "inputs": ["/a"]}]}, "its inputs of the check"),
+        ({"checks": [{**CHECK, "expected": []}]}, "its expected of the check"),
+        ({"checks": [{**CHECK, "inputs": [], "expected": [DATA]}]}, "its inputs of the check"),
         ({"variants": []}, "no variants"),
-        ({"checks": [{"kernel": EXPORTED.name, "inputs": ["/a"], "expected": []}]}, "checks"),
-        ({"variants": [{"name": "v", "library": "/tmp/x.so"}]}, "does not list"),
+        ({"variants": [VARIANT, {**VARIANT, "name": "ghost"}]}, "its variants"),
+        ({"variants": [{**VARIANT, "kernels": 25}]}, "its variants"),
+        ({"safe_variant": {"name": ["ghost"]}}, "safe variant"),
+        ({"variants": [{**VARIANT, "library": "/tmp/x.so"}]}, "does not list"),
+        ({"variants": [{**VARIANT, "family": ["cpu"]}]}, "no known kind"),
         ({"runner": "/bin/sh"}, "does not list"),
+        ({"platform": "moon"}, "platform"),
+        ({**C_PARTS, "platform": "any"}, "platform"),
+        ({**C_PARTS, "header": "../../../etc/passwd"}, "its header of the C library"),
+        (
+            {**C_PARTS, "libraries": {**C_PARTS["libraries"], "shared": "/etc/passwd"}},
+            "its libraries of",
+        ),
+        ({**C_PARTS, "functions": {}}, "its functions of the C library"),
+        ({**C_PARTS, "alignment_bytes": 2**52}, "its alignment_bytes of the C library"),
+        ({"format": "opencl", "launch_table": "x"}, "its launch_table of the OpenCL library"),
     ],
 )
 def test_a_damaged_manifest_is_refused_before_anything_runs(
@@ -339,7 +379,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
     file.write_text(text.replace('"checks"', '"cheques"'))
     with pytest.raises(RecordError, match="parts are missing"):
         verify(out, None)
-    file.write_text(text.replace('"example/data/a":', '"example/data/a": "0", "example/data/a":'))
+    file.write_text(text.replace(f'"{DATA}":', f'"{DATA}": "0", "{DATA}":'))
     with pytest.raises(RecordError, match="twice"):
         verify(out, None)
     file.write_text("{")
@@ -353,35 +393,35 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
 
 def test_files_that_are_not_as_the_manifest_says_are_told_and_nothing_runs(tmp_path: Path) -> None:
     def linked(out: Path) -> None:
-        (out / "example" / "data" / "a").rename(out.parent / "a")
-        (out / "example" / "data" / "a").symlink_to(out.parent / "a")
+        (out / DATA).rename(out.parent / "a")
+        (out / DATA).symlink_to(out.parent / "a")
 
     def linked_folder(out: Path) -> None:
         (out / "example" / "data").rename(out.parent / "data")
         (out / "example" / "data").symlink_to(out.parent / "data")
 
     def piped(out: Path) -> None:
-        (out / "example" / "data" / "a").unlink()
-        os.mkfifo(out / "example" / "data" / "a")
+        (out / DATA).unlink()
+        os.mkfifo(out / DATA)
 
     def made_a_folder(out: Path) -> None:
-        (out / "example" / "data" / "a").unlink()
-        (out / "example" / "data" / "a").mkdir()
+        (out / DATA).unlink()
+        (out / DATA).mkdir()
 
     changes: dict[tuple[str, str], Callable[[Path], object]] = {
-        ("example/data/a", "changed"): lambda out: (out / "example/data/a").write_text("b"),
-        ("example/data/a", "missing"): lambda out: (out / "example/data/a").unlink(),
+        (DATA, "changed"): lambda out: (out / DATA).write_text("b"),
+        (DATA, "missing"): lambda out: (out / DATA).unlink(),
         ("example/numpy.py", "unlisted"): lambda out: (out / "example/numpy.py").touch(),
         ("added/", "unlisted"): lambda out: (out / "added").mkdir(),
         ("pipe", "unlisted"): lambda out: os.mkfifo(out / "pipe"),
         ("link", "unlisted"): lambda out: (out / "link").symlink_to("/dev/zero"),
         ("example/?x", "unlisted"): lambda out: (out / "example/\x1bx").touch(),
-        ("example/data/a", "not a file"): linked,
+        (DATA, "not a file"): linked,
     }
     cases = [
         *changes.items(),
-        (("example/data/a", "not a file"), piped),
-        (("example/data/a", "not a file"), made_a_folder),
+        ((DATA, "not a file"), piped),
+        ((DATA, "not a file"), made_a_folder),
     ]
     for number, (finding, change) in enumerate(cases):
         (tmp_path / str(number)).mkdir()
@@ -395,7 +435,7 @@ def test_files_that_are_not_as_the_manifest_says_are_told_and_nothing_runs(tmp_p
     linked_folder(out)
     assert {(one.file, one.status) for one in verify(out, None).files} == {
         ("example/data", "not a folder"),
-        ("example/data/a", "missing"),
+        *((one, "missing") for one in (*CHECK["inputs"], *CHECK["expected"])),
     }
 
 
@@ -407,7 +447,7 @@ def test_a_changed_file_is_neither_copied_nor_read_beyond_a_limit(
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     for size in (1 << 28, 3 << 30):
         out = written(tmp_path / f"of {size}")
-        os.truncate(out / "example" / "data" / "a", size)
+        os.truncate(out / DATA, size)
         phases = []
 
         def report(phase: str, done: int, total: int, seen: list[str] = phases) -> None:
@@ -416,7 +456,7 @@ def test_a_changed_file_is_neither_copied_nor_read_beyond_a_limit(
 
         began = time.monotonic()
         verdict = verify(out, None, report=report)
-        assert [(one.file, one.status) for one in verdict.files] == [("example/data/a", "changed")]
+        assert [(one.file, one.status) for one in verdict.files] == [(DATA, "changed")]
         assert set(phases) == {"files"}
         assert time.monotonic() - began < 5
 
@@ -438,7 +478,6 @@ def test_an_example_sees_no_modules_of_its_folder_and_has_to_tell_of_every_kerne
         '      \'"reason": ""}\')\n'
     )
     content = json.loads((out / "manifest.json").read_text())
-    content["kernels"][0]["figures"] = {"v": {}}
     content["files"] = digests(out)
     (out / "manifest.json").write_text(json.dumps(content))
     verdict = verify(out, None)
@@ -448,6 +487,17 @@ def test_an_example_sees_no_modules_of_its_folder_and_has_to_tell_of_every_kerne
         (EXPORTED.name, "not checked"),
     ]
     assert not verdict.ok
+
+
+def test_an_example_that_prints_without_end_is_stopped(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    (out / "example" / "example.py").write_text("while True: print('a' * 65536)\n")
+    content = json.loads((out / "manifest.json").read_text())
+    content["files"] = digests(out)
+    (out / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(AutotuneError, match="wrote more than 16 MiB of output") as caught:
+        verify(out, None)
+    assert caught.value.exit_code == 1
 
 
 def test_an_export_goes_into_no_folder_of_something_else(tmp_path: Path) -> None:

@@ -182,6 +182,15 @@ def changed(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
         lambda lines: lines["source"]["about"].update(began="yesterday"),
         lambda lines: lines["source"]["identity"].update(device="a" * 3_000_000),
         lambda lines: lines["source"].update(cores="a" * 3_000_000),
+        lambda lines: lines["source"].update(trials=1 << 52),
+        lambda lines: lines["source"]["tasks"]["a"].update(trials=10),
+        lambda lines: lines["source"]["tasks"]["a"].update(curve=[[1 << 52, 1e-3], [0, 9e8]]),
+        lambda lines: lines["source"]["tasks"]["a"].update(curve=[[0, 0.4]]),
+        lambda lines: lines["source"]["tasks"]["a"].update(curve=[[10, 0.4]]),
+        lambda lines: lines["source"]["tasks"]["a"].update(curve=[[1, 0.4], [1, 0.3]]),
+        lambda lines: lines["source"]["tasks"]["a"].update(curve=[[1, 0.4], [2, 0.4]]),
+        lambda lines: lines["source"]["tasks"]["a"].update(curve=[[1, 1e-300]]),
+        lambda lines: lines["schedule"]["seconds"].update(one=1e-300),
     ],
 )
 def test_a_source_that_says_what_none_of_ours_does_is_damage(

@@ -26,6 +26,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return folder
 
@@ -51,6 +52,36 @@ def test_a_folder_lives_as_long_as_its_process(tmp_path: Path, beside: bool) -> 
     assert folder.exists()
     with Scratch("export", tmp_path if beside else None):
         assert not folder.exists()
+
+
+def test_a_folder_that_was_made_for_it_goes_with_it_if_it_is_empty(tmp_path: Path) -> None:
+    with Scratch("export", tmp_path / "new" / "deep"):
+        assert (tmp_path / "new" / "deep").exists()
+    assert not (tmp_path / "new").exists()
+    with Scratch("export", tmp_path / "new" / "deep"):
+        (tmp_path / "new" / "kept").touch()
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["kept"]
+
+
+def test_what_a_killed_process_left_beside_something_is_found_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    process, folder = holder(str(tmp_path / "new" / "deep"))
+    sweep()
+    assert (folder / "file").exists()
+    process.kill()
+    process.communicate()
+    assert folder.exists()
+    sweep()
+    assert not (tmp_path / "new").exists()
+    assert not list((tmp_path / "state" / "autotune" / "scratch").iterdir())
+
+
+def test_a_state_folder_that_cannot_be_written_hinders_nothing(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
+    with Scratch("export", tmp_path / "new") as folder:
+        assert folder.exists()
+    assert not folder.exists()
 
 
 def test_folders_of_others_stay(temporary: Path, tmp_path: Path) -> None:

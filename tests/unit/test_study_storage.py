@@ -1,11 +1,13 @@
 """The storage of a study: what is not one, what is damaged, and its identity."""
 
 import os
+import resource
 import sqlite3
 import struct
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import optuna
 import pytest
 from small_studies import TABLE, every, request, small_space
 
-from autotune.errors import AutotuneError, ToolchainError, UsageError
+from autotune.errors import AutotuneError, RecordError, ToolchainError, UsageError
 from autotune.studies.replay.replay import TableBench, read_paper_table
 from autotune.studies.run.storage import (
     faults_told,
@@ -238,6 +240,43 @@ def test_a_damaged_database_is_one_line(tmp_path: Path, statement: str) -> None:
         study_of(replace(asked, trials=4), open_storage(f"sqlite:///{path}"), "s").run(bench)
     assert told.value.message.isprintable()
     assert "set_int_max_str_digits" not in told.value.message
+
+
+@contextmanager
+def full_at(size: int) -> Iterator[None]:
+    """Files of this process cannot grow beyond a size, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_one_line_that_names_it_and_the_journal_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "study.log"
+    study = open_study(open_storage(f"journal:{path}"), "s", ["a"], optuna.samplers.RandomSampler())
+    trial = optuna.trial.create_trial(value=1.0, params={}, user_attrs={"long": "a" * 100_000})
+    with (
+        pytest.raises(RecordError, match=rf"{path}: File too large") as told,
+        faults_told("free some space"),
+        full_at(path.stat().st_size + 90_000),
+    ):
+        study.add_trial(trial)
+    assert told.value.exit_code == 1
+    assert not path.read_bytes().endswith(b"\n")
+    study.add_trial(trial)
+    again = open_study(open_storage(f"journal:{path}"), "s", ["a"], optuna.samplers.RandomSampler())
+    assert len(again.trials) == 1
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_database_on_a_full_disk_is_a_fault_of_the_disk(tmp_path: Path, size: int) -> None:
+    with (
+        full_at(size),
+        pytest.raises(RecordError, match=r"study\.db cannot be written: its disk is"),
+    ):
+        open_storage(f"sqlite:///{tmp_path / 'study.db'}")
 
 
 def test_a_journal_and_a_database_are_opened_again(tmp_path: Path) -> None:

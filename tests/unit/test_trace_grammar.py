@@ -1,6 +1,7 @@
 """A recorded schedule may hold what our searches make; everything else is refused by name, before TVM sees it."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,3 +133,12 @@ def test_what_is_malformed_is_refused_in_one_line(trace: Any) -> None:
         check_trace(trace)
     assert "\n" not in str(told.value)
     assert "\x1b" not in str(told.value)
+
+
+@pytest.mark.parametrize("check", [check_kinds, check_trace])
+@pytest.mark.parametrize("trace", [[GOOD[0] * 300, []], [GOOD[0], [[2, [8, 4]]] * 300]])
+def test_a_schedule_that_is_longer_than_any_is_refused(
+    check: Callable[[Any], None], trace: Any
+) -> None:
+    with pytest.raises(RecordError, match="is refused: it has more than 2400"):
+        check(trace)

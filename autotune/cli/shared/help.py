@@ -7,6 +7,7 @@ import re
 import textwrap
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from autotune.cli.shared.later import find_all
@@ -131,6 +132,13 @@ class Group(TyperGroup):
         if not ctx.resilient_parsing:  # As for completion, which uses no values.
             find_all(ctx.params)
         return rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the subcommand. Typer would take Ctrl-C for its result, without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupted:
+            raise typer.Abort from interrupted
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Writes the description, with examples."""

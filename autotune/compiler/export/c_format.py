@@ -19,6 +19,7 @@ from autotune.compiler.native import NativePart, Platform, for_platform, native_
 from autotune.compiler.target import ARM_TRIPLE, TargetSpec
 from autotune.errors import UsageError
 from autotune.scratch import Scratch
+from autotune.workloads.operators import Kernel
 
 ALIGNMENT = 64
 """Alignment in bytes that TVM's code requires of tensors (`kAlignment` in `rpc/kernel_library`)."""
@@ -127,13 +128,17 @@ def write_c(
     write(out / "example" / "main.c", template("c/main.c.txt", words))
     write(out / "example" / "CMakeLists.txt", template("c/example_CMakeLists.txt", words))
     of_variant = {one: {"cpu_features": list(found)} for one, found in features.items()}
-    more = {
+    return every, of_variant, c_parts(name, kernels_of(every))
+
+
+def c_parts(name: str, kernels: Sequence[Kernel]) -> dict[str, Any]:
+    """Returns the manifest fields that the format adds."""
+    return {
         "header": f"include/{name}.h",
         "libraries": {"shared": f"lib/lib{name}.so", "static": f"lib/lib{name}.a"},
-        "functions": {kernel.name: f"{name}_{kernel.name}" for kernel in kernels_of(every)},
+        "functions": {kernel.name: f"{name}_{kernel.name}" for kernel in kernels},
         "alignment_bytes": ALIGNMENT,
     }
-    return every, of_variant, more
 
 
 def _write_packages(name: str, platform: Platform, kernel: str, out: Path) -> None:

@@ -6,9 +6,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from autotune.compiler.runners import TOLERANCE
 from autotune.workloads.operators import Kernel
@@ -49,26 +46,29 @@ def write_checks(
     kernels: Sequence[Kernel], out: Path, tolerance: float = TOLERANCE
 ) -> tuple[Check, ...]:
     """Writes inputs and results of kernels into an export's folder."""
-    checks = []
-    for number, kernel in enumerate(kernels):
-        folder = DATA / f"{number}_{kernel.role}"
-        (out / folder).mkdir(parents=True)
-        inputs = random_inputs(kernel, _SEED ^ zlib.crc32(kernel.name.encode()))
-        outputs = reference(kernel, inputs)
-        checks.append(
-            Check(
-                kernel,
-                tuple(_write(out, folder / f"input{i}.bin", a) for i, a in enumerate(inputs)),
-                tuple(
-                    _write(out, folder / f"expected{i}.bin", a.astype("<f8"))
-                    for i, a in enumerate(outputs)
-                ),
-                tolerance,
-            )
-        )
-    return tuple(checks)
+    checks = tuple(check_of(number, kernel, tolerance) for number, kernel in enumerate(kernels))
+    for check in checks:
+        inputs = random_inputs(check.kernel, _SEED ^ zlib.crc32(check.kernel.name.encode()))
+        outputs = [array.astype("<f8") for array in reference(check.kernel, inputs)]
+        for files, arrays in ((check.inputs, inputs), (check.expected, outputs)):
+            for file, array in zip(files, arrays, strict=True):
+                (out / file).parent.mkdir(parents=True, exist_ok=True)
+                (out / file).write_bytes(array.tobytes())
+    return checks
 
 
-def _write(out: Path, file: Path, array: NDArray[Any]) -> str:
-    (out / file).write_bytes(array.tobytes())
-    return file.as_posix()
+def check_of(number: int, kernel: Kernel, tolerance: float) -> Check:
+    """Returns the check of a kernel, with the names of its files.
+
+    Args:
+        number: Its number in the export.
+        kernel: The kernel.
+        tolerance: See `Check`.
+    """
+    folder = (DATA / f"{number}_{kernel.role}").as_posix()
+    return Check(
+        kernel,
+        tuple(f"{folder}/input{i}.bin" for i in range(len(kernel.inputs))),
+        tuple(f"{folder}/expected{i}.bin" for i in range(len(kernel.outputs))),
+        tolerance,
+    )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from autotune.children import run_to_end
 from autotune.compiler.export.checks import DATA
 from autotune.compiler.export.findings import ResultFinding, results_of
 from autotune.compiler.export.rounds import Round
@@ -118,19 +119,14 @@ def call(
 
     Raises:
         ToolchainError: It took too long.
+        TooMuchOutput: It printed without end.
     """
     try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=limit_s,
-            env=environment,
-            check=False,
-        )
+        done = run_to_end(command, timeout=limit_s, environment=environment)
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(f"{Path(command[0]).name} took longer than {limit_s:.0f} s") from error
+    stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(command, done.returncode, stdout, stderr)
 
 
 @contextmanager

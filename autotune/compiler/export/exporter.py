@@ -15,7 +15,7 @@ from autotune.compiler.export.objects import Report
 from autotune.compiler.export.texts import write_licences
 from autotune.compiler.export.tree import entries, folders_of, is_plain
 from autotune.compiler.export.variants import Variant, kernels_of
-from autotune.compiler.native import Platform
+from autotune.compiler.native import Platform, check_disks, check_room
 from autotune.errors import UsageError, choices
 from autotune.reading import read_json
 from autotune.records import is_run, write_json
@@ -117,9 +117,10 @@ def export(
 def _staging(out: Path) -> Scratch:
     """Makes a folder in `out`, so that the finished export only needs renames."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
         sweep(_STAGED, out)
-        _refuse_foreign(out)
+        if out.exists():
+            _refuse_foreign(out)
+        check_room(out)
         return Scratch(_STAGED, out)
     except OSError as error:
         raise _unwritable(out, error) from error
@@ -156,6 +157,7 @@ def _refuse_changed(out: Path) -> None:
 
 
 def _unwritable(out: Path, error: OSError) -> UsageError:
+    check_disks(str(error), [out])
     return UsageError(
         f"cannot write to {out}: {error.strerror or error}",
         hint="give a writable folder with --out",

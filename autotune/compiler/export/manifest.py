@@ -118,12 +118,20 @@ def _kernel(kernel: Kernel, variants: Sequence[Variant]) -> dict[str, Any]:
         if one.kernel.name == kernel.name
     }
     return {
+        **kernel_entry(kernel),
+        "count": max(one.count for one in found.values()),
+        "figures": {name: _figures(one) for name, one in found.items()},
+    }
+
+
+def kernel_entry(kernel: Kernel) -> dict[str, Any]:
+    """Returns what a manifest says of a kernel in every export."""
+    return {
         "name": kernel.name,
         "operator": kernel.operator.name,
         "role": kernel.role,
         "spec": kernel.spec,
         "layout": f"contiguous, {_layout(kernel)}",
-        "count": max(one.count for one in found.values()),
         "arguments": [
             {**asdict(spec), "shape": list(spec.shape), "bytes": spec.bytes, "direction": direction}
             for direction, specs in (("in", kernel.inputs), ("out", kernel.outputs))
@@ -131,7 +139,6 @@ def _kernel(kernel: Kernel, variants: Sequence[Variant]) -> dict[str, Any]:
         ],
         # For each output, the number of the input whose memory it may reuse.
         "in_place": list(kernel.replaces),
-        "figures": {name: _figures(one) for name, one in found.items()},
     }
 
 

@@ -67,8 +67,12 @@ def write_opencl(
     (out / "include").mkdir()
     shutil.copyfile(rpc_sources() / "opencl_loader" / LOADER, out / "include" / LOADER)
     _write_texts(name, checks, kernels_of(every)[0], out)
-    more = {"launch_table": TABLE, "header": f"include/{LOADER}"}
-    return every, of_variant, more
+    return every, of_variant, opencl_parts()
+
+
+def opencl_parts() -> dict[str, Any]:
+    """Returns the manifest fields that the format adds."""
+    return {"launch_table": TABLE, "header": f"include/{LOADER}"}
 
 
 def write_launch_table(

@@ -17,9 +17,7 @@ from autotune.compiler.export.findings import ResultFinding
 from autotune.compiler.export.manifest import MANIFEST, check_entry
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import SAFE
-from autotune.errors import AutotuneError, RecordError
 from autotune.records import write_json
-from autotune.workloads import parse_kernel
 from autotune.workloads.operators import Kernel
 
 _ROUND_BYTES = 256 << 20
@@ -45,24 +43,6 @@ class Round:
     def limit_s(self) -> float:
         """Time limit in seconds, enough for untuned kernels under emulation."""
         return _USUAL_S + sum(kernel.flops for kernel in self.kernels) / _SLOWEST_FLOPS_A_S
-
-
-def kernels_in(content: Mapping[str, Any]) -> dict[str, Kernel]:
-    """Returns the kernels of a manifest, by name.
-
-    Raises:
-        RecordError: A kernel is not known here.
-    """
-    found = {}
-    for entry in content["kernels"]:
-        try:
-            kernel = parse_kernel(str(entry["spec"]), str(entry["role"]))
-        except (AutotuneError, KeyError, TypeError) as error:
-            raise RecordError(f"{MANIFEST} is damaged: a kernel of it is not known") from error
-        if kernel.name != entry.get("name"):
-            raise RecordError(f"{MANIFEST} is damaged: a kernel is not what its name says")
-        found[kernel.name] = kernel
-    return found
 
 
 def chosen_kernels(
@@ -134,11 +114,19 @@ def prepare(copy: Path, content: Mapping[str, Any], own: Round) -> Round:
 def without_result(
     content: Mapping[str, Any], wanted: Sequence[Kernel], results: Sequence[ResultFinding]
 ) -> list[ResultFinding]:
-    """Returns findings for kernels that the example did not report, although it ran a variant that has them."""
+    """Returns findings for kernels and variants that the example did not report.
+
+    A variant that it skipped needs none of its kernels reported.
+    """
     skipped = {one.variant for one in results if one.status == "skipped" and one.kernel is None}
     has = {entry["name"]: set(entry["figures"]) for entry in content["kernels"]}
     told = {one.kernel for one in results}
+    ran = {one.variant for one in results}
+    due = {name for kernel in wanted for name in has[kernel.name]}
     return [
+        ResultFinding(name, None, None, "not checked", None, "the example ran none of its kernels")
+        for name in sorted(due - ran)
+    ] + [
         ResultFinding(
             "",
             kernel.name,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,30 +13,26 @@ from typing import Any, Literal, get_args
 
 from autotune.compiler.export.example_program import Run, call, emulator, run_here, run_on
 from autotune.compiler.export.findings import ResultFinding, Verdict, results_of
-from autotune.compiler.export.manifest import MANIFEST, MANIFEST_SCHEMA_VERSION
+from autotune.compiler.export.manifest import MANIFEST
+from autotune.compiler.export.manifest_reading import read_manifest
 from autotune.compiler.export.objects import Report
 from autotune.compiler.export.rounds import (
     Round,
     beyond_memory,
     chosen_kernels,
-    kernels_in,
     prepare,
     rounds,
     without_result,
 )
-from autotune.compiler.export.tree import compared, folders_of, is_plain
-from autotune.compiler.native import Platform
-from autotune.compiler.target import LARGEST_TOLERANCE
+from autotune.compiler.export.tree import compared
+from autotune.compiler.native import Platform, check_disks, check_room
 from autotune.devices import Device
-from autotune.errors import RecordError, UsageError
-from autotune.reading import is_version, read_json
+from autotune.errors import UsageError
 from autotune.records import write_json
 from autotune.scratch import Scratch
 
 Where = Literal["host", "qemu"]
 WHERE: tuple[Where, ...] = get_args(Where)
-_PARTS = {"format", "name", "platform", "files", "variants", "kernels", "checks"}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _ARM = ("aarch64", "arm64")
 
 
@@ -83,9 +77,9 @@ def verify(
         ToolchainError: A tool for the check is missing.
         DeviceError: The device went away, or refused.
     """
-    content = read_manifest(path)
+    content, kernels = read_manifest(path)
+    check_room()
     platform = _platform(content, where) if device is None else _fitting(content, device)
-    kernels = kernels_in(content)
     wanted = chosen_kernels(content, kernels, sample)
     beyond = beyond_memory(wanted)
     wanted = tuple(kernel for kernel in wanted if kernel.name not in beyond)
@@ -98,6 +92,7 @@ def verify(
                 or compared(path, content["files"], MANIFEST, copy)
             )
         except OSError as error:
+            check_disks(str(error))
             raise UsageError(
                 f"{path} cannot be read, or copied to {work.parent}: {error.strerror or error}",
                 hint="free space there, or set TMPDIR to another folder",
@@ -129,86 +124,6 @@ def _work(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
     """Returns the model and the batch size that a manifest names; None where it names none."""
     model, batch = content.get("model"), content.get("batch")
     return model if isinstance(model, str) else None, batch if isinstance(batch, int) else None
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Returns the manifest of an export.
-
-    Raises:
-        UsageError: There is no export.
-        RecordError: It is damaged, or of another version.
-    """
-    file = path / MANIFEST
-    if file.is_symlink() or not file.is_file():
-        raise UsageError(
-            f"no export at {path}: {MANIFEST} is missing", hint="make one with `autotune export`"
-        )
-    content = read_json(file, error=RecordError)
-    if not isinstance(content, dict) or not is_version(
-        content.get("schema_version"), MANIFEST_SCHEMA_VERSION
-    ):
-        raise RecordError(
-            f"{file} is not a manifest of schema version {MANIFEST_SCHEMA_VERSION}",
-            hint="export the run again",
-        )
-    fault = _fault(content)
-    if fault:
-        raise RecordError(f"{file} is damaged: {fault}", hint="export the run again")
-    return content
-
-
-def _fault(content: Mapping[str, Any]) -> str:
-    """Returns what is wrong with a manifest; empty if it has everything that a check uses."""
-    if not content.keys() >= _PARTS:
-        return "parts are missing"
-    files = content["files"]
-    if not isinstance(files, dict) or not all(_DIGEST.fullmatch(str(d)) for d in files.values()):
-        return "its files have no SHA-256 each"
-    if not files:
-        return "it lists no files"
-    odd = next((name for name in files if not is_plain(name)), None)
-    if odd is not None or MANIFEST in files or files.keys() & folders_of(files):
-        return f"{odd or 'a file'!a} cannot be a file of an export"
-    if content["format"] not in ("tvm", "c", "opencl") or not isinstance(content["name"], str):
-        return "its format is not tvm, c or opencl, or its name is no text"
-    if not content["name"].isascii() or not content["name"].isidentifier():
-        return "its name is not a name in C"
-    lists = [content[key] for key in ("variants", "kernels", "checks")]
-    if not all(isinstance(some, list) and all(isinstance(e, dict) for e in some) for some in lists):
-        return "its variants, kernels or checks are not lists"
-    names = {
-        entry.get("name") for entry in content["kernels"] if isinstance(entry.get("figures"), dict)
-    }
-    if len(names) != len(content["kernels"]):
-        return "a kernel has no figures, or is listed twice"
-    if not content["checks"] or not all(_is_check(one, names, files) for one in content["checks"]):
-        return (
-            "it has no checks, or one names a kernel or a file that is not listed, or has no tolerance "
-            f"of at most {LARGEST_TOLERANCE}"
-        )
-    if not content["variants"]:
-        return "it has no variants"
-    loaded = [content["runner"]] if "runner" in content else []
-    if content["format"] == "tvm":
-        loaded += [one.get("library") for one in content["variants"]]
-    if not all(isinstance(one, str) and one in files for one in loaded):
-        return "it names a library or program that it does not list"
-    return ""
-
-
-def _is_check(one: Mapping[str, Any], kernels: AbstractSet[Any], files: Mapping[str, str]) -> bool:
-    data = [one.get(key) for key in ("inputs", "expected")]
-    tolerance = one.get("tolerance")
-    return (
-        all(
-            isinstance(some, list) and all(isinstance(f, str) and f in files for f in some)
-            for some in data
-        )
-        and isinstance(one.get("kernel"), str)
-        and one["kernel"] in kernels
-        and isinstance(tolerance, float)
-        and 0 < tolerance <= LARGEST_TOLERANCE
-    )
 
 
 def _platform(content: Mapping[str, Any], wanted: Where | None) -> Platform:

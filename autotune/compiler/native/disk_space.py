@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from autotune.errors import RecordError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SAYINGS = tuple(map(os.strerror, _FULL))
 _LEAST_FREE_BYTES = 1 << 20
 
 
@@ -24,14 +26,42 @@ def check_disks(message: str, folders: Iterable[Path] = ()) -> None:
     Raises:
         RecordError: A disk is full; the message names the folder.
     """
-    wanted = dict.fromkeys((*folders, Path(tempfile.gettempdir()), *driver_caches()))
-    for folder in wanted:
-        reason = why_full(folder)
-        if reason:
+    temporary = _temporary_folders()
+    others = [one for one in folders if not any(map(one.is_relative_to, temporary))]
+    wanted = dict.fromkeys((*temporary, *others, *driver_caches()))
+    check_room(*wanted)
+    full = [line for line in message.splitlines() if any(map(line.__contains__, _SAYINGS))]
+    if full:
+        # What was written was removed since. The line may name a file; otherwise the fullest disk was it.
+        named = (one for one in wanted if re.search(rf"(?<![\w/]){re.escape(str(one))}/", full[-1]))
+        raise no_space(next(named, min(wanted, key=_free_bytes)), full[-1].strip()[-200:])
+
+
+def check_room(*folders: Path) -> None:
+    """Checks for full disks before work that cannot say so, such as LLVM's. Returns if there is none.
+
+    Args:
+        folders: Folders to check besides the temporary folder.
+
+    Raises:
+        RecordError: A disk is full; the message names the folder.
+    """
+    for folder in (*_temporary_folders(), *folders):
+        if reason := why_full(folder):
             raise no_space(folder, reason)
-    if any(os.strerror(number) in message for number in _FULL):
-        names = " or ".join(map(str, wanted))
-        raise no_space(names, message.strip().splitlines()[-1][-200:])
+
+
+def _temporary_folders() -> list[Path]:
+    """Returns the folder that compilers use, and Python's, which is another one if that cannot be written."""
+    chosen = os.environ.get("TMPDIR")
+    return [Path(one) for one in dict.fromkeys((chosen, tempfile.gettempdir())) if one]
+
+
+def _free_bytes(folder: Path) -> int:
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def why_full(folder: Path) -> str:
@@ -56,6 +86,6 @@ def no_space(folder: Path | str, reason: object) -> RecordError:
     """Returns the error for a folder on a full disk."""
     return RecordError(
         f"the disk of {folder} is full: {reason}",
-        hint="free some space there, or set TMPDIR, XDG_CACHE_HOME or POCL_CACHE_DIR to a folder that has it, "
-        "and resume the run",
+        hint="free some space there, or set TMPDIR, XDG_CACHE_HOME or POCL_CACHE_DIR to a folder that has it; then "
+        "run the command again, or resume the run",
     )

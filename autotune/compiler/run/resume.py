@@ -66,7 +66,7 @@ def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed],
             outcome = _outcome(event, run.path)
             if not outcome.of_device:  # Otherwise it is measured again.
                 by_name[event["task"]].note_default(outcome)
-        elif event["event"] == "trial":
+        elif event["event"] == "trial" and event["status"] != "killed":  # Those are tried again.
             task_state = by_name[event["task"]]
             searcher = _searcher(task_state, event, run.path)
             candidate, outcome = _candidate(searcher, event, run.path), _outcome(event, run.path)

@@ -121,7 +121,7 @@ class TaskState:
             speedup=interval.estimate if interval else None,
             ci=(interval.low, interval.high) if interval else None,
             gflops=kernel.flops / seconds / 1e9 if seconds else None,
-            trials=len(outcomes),
+            trials=sum(outcome.status != "killed" for outcome in outcomes),
             valid=sum(outcome.ok for outcome in outcomes),
             failures=failures,
             max_rel_error=verdict.max_rel_error,

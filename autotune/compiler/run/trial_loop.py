@@ -74,6 +74,7 @@ class TrialLoop:
         self._states, self._database, self._executor = states, database, executor
         self._drift: DriftWatch | None = None
         self.done = done
+        self.killed = 0
 
     @property
     def drift(self) -> DriftWatch | None:
@@ -212,6 +213,7 @@ class TrialLoop:
         epoch = len(self._drift.drifts) if self._drift else 0
         state.trials[candidate.digest] = Trial(candidate, searcher, outcome, epoch)
         self.done += 1
+        self.killed += outcome.status == "killed"
         if outcome.ok:
             self._database.store(searcher, candidate, outcome)
         best = state.searchers.best_s

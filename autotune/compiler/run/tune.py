@@ -221,7 +221,7 @@ class KernelRun:
             self._request.target.name,
             device.to_json(),
             device.stand_in,
-            loop.done,
+            loop.done - loop.killed,
             wall_s,
             results,
             tuple(loop.drift.drifts) if loop.drift else (),
@@ -229,6 +229,12 @@ class KernelRun:
         )
         self._folder.result(result.to_json())
         if all(task.tuned_ms is None for task in results):
+            if loop.killed:
+                raise NothingMeasuredError(
+                    f"no kernel of this run has a valid time: the processes of {loop.killed} candidates were "
+                    "killed from outside",
+                    hint=f"find out what kills them, then continue with --resume {self._folder.path}",
+                )
             first = next((v.message for v in verdicts.values() if v.message), "")
             raise NothingMeasuredError(
                 f"no kernel of this run has a valid time: {first}",

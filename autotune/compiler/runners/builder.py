@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.native import PROGRAMS_VARIABLE
+from autotune.compiler.runners.runner import status_of
 from autotune.compiler.target import Limits
 from autotune.compiler.workers import Job, Told, Worker, WorkerLost, WorkerPool, warn
 from autotune.measurement import Outcome
@@ -126,9 +127,7 @@ def _described(content: dict[str, Any]) -> dict[str, Any]:
 
 def _failure(answer: dict[str, Any] | WorkerLost) -> Outcome | None:
     if isinstance(answer, WorkerLost):
-        return Outcome(
-            "timeout" if answer.timed_out else "compile_error", message=f"build: {answer}"
-        )
+        return Outcome(status_of(answer, "compile_error"), message=f"build: {answer}")
     if "error" in answer:
         return Outcome("compile_error", message=str(answer["error"])[:2000])
     return None

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.children import TooMuchOutput, run_to_end
 from autotune.compiler.native import kernel_runner
 from autotune.compiler.runners.runner import (
     CompareRequest,
@@ -127,7 +128,10 @@ class QemuRunner:
         files = [library.parent / f"output{index}.bin" for index in range(len(expected))]
         for array, file in zip(expected, files, strict=True):
             arguments += ["--out", _operand(_stored(array), file)]
-        answer = _answer(self._run(arguments, timeout_s))
+        try:
+            answer = _answer(self._run(arguments, timeout_s))
+        except TooMuchOutput as endless:
+            answer = {"status": "run_error", "message": endless.message}
         if answer["status"] != "ok":
             return answer, math.inf
         error = max(
@@ -138,7 +142,9 @@ class QemuRunner:
         )
         return answer, error
 
-    def _run(self, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, arguments: Sequence[str], timeout_s: float
+    ) -> subprocess.CompletedProcess[bytes]:
         """Runs a process, and again if it was killed from outside.
 
         Raises:
@@ -147,19 +153,19 @@ class QemuRunner:
         kills = Kills()
         while True:
             before = oom_kills()
-            done = subprocess.run(
-                arguments, capture_output=True, text=True, timeout=timeout_s, check=False
-            )
+            done = run_to_end(arguments, timeout=timeout_s)
             if not of_outside(done.returncode):
                 return done
             kills.count(killed_by(done.returncode, before), self.told, alone=True)
 
 
-def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def _answer(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        reason = done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+        reason = (
+            done.stderr.decode(errors="replace").strip()[-500:] or f"exit code {done.returncode}"
+        )
         return {"status": "run_error", "message": f"the kernel's process died: {reason}"}
     return answer
 

@@ -299,8 +299,19 @@ def _conditions(answer: Message) -> tuple[Conditions, ...]:
 
 def lost_outcome(lost: WorkerLost, *, device: str = "") -> Outcome:
     """Returns the outcome of a candidate whose process was lost."""
-    status: Status = "timeout" if lost.timed_out else "run_error"
-    return Outcome(status, message=f"run: {lost}", device=device)
+    return Outcome(status_of(lost, "run_error"), message=f"run: {lost}", device=device)
+
+
+def status_of(lost: WorkerLost, crashed: Status) -> Status:
+    """Returns the status of a candidate whose process was lost.
+
+    Args:
+        lost: How it was lost.
+        crashed: The status if the candidate is at fault.
+    """
+    if lost.killed == "outside":
+        return "killed"
+    return "timeout" if lost.timed_out else crashed
 
 
 def comparison_message(request: CompareRequest) -> Message:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,8 +20,9 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import IO, Any
+from typing import Any
 
+from autotune.children import MOST_OUTPUT_BYTES, LastWords
 from autotune.compiler.workers.kills import (
     MOST_KILLS,
     MOST_MEMORY_KILLS,
@@ -78,7 +78,7 @@ class Worker:
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
-        self._log: IO[bytes] | None = None
+        self._said: LastWords | None = None
         self._deadline = 0.0
         self._ready = False
         self._oom_kills = 0
@@ -111,17 +111,18 @@ class Worker:
             return
         self.stop()
         ours, theirs = socket.socketpair()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", self._module, str(theirs.fileno()), *self._arguments],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=self._environment,
             start_new_session=True,
         )
         theirs.close()
+        if self._process.stdout is not None:
+            self._said = LastWords(self._process.stdout, _TAIL_BYTES)
         self._connection = Connection(ours.detach())
         self._ready = False
         self._deadline = time.monotonic() + _START_TIMEOUT_S
@@ -181,9 +182,7 @@ class Worker:
             self._process.wait()
         if self._connection is not None:
             self._connection.close()
-        if self._log is not None:
-            self._log.close()
-        self._process = self._connection = self._log = None
+        self._process = self._connection = self._said = None
         self._ready = False
 
     def _await_ready(self) -> None:
@@ -195,7 +194,7 @@ class Worker:
         try:
             if not self.connection.poll(timeout):
                 raise self._lost(timed_out=True)
-            answer: Message = json.loads(self.connection.recv_bytes())
+            answer: Message = json.loads(self.connection.recv_bytes(MOST_OUTPUT_BYTES))
         except (EOFError, OSError) as error:
             raise self._lost(timed_out=False) from error
         if "killed" in answer:
@@ -203,25 +202,18 @@ class Worker:
         return answer
 
     def _lost(self, *, timed_out: bool) -> WorkerLost:
-        tail = self._tail()
         code: int | None = None
         if not timed_out and self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(timeout=5)
+        said = "" if timed_out or self._said is None else self._said.text()
         self.stop()
         if timed_out:
             return WorkerLost("no answer within its time limit; killed", timed_out=True)
         if of_outside(code):
             return _killed(f"worker was killed by {_death(code)}", self._oom_kills)
+        tail = f": {said}" if said else ""
         return WorkerLost(f"worker died by {_death(code)}{tail}", timed_out=False)
-
-    def _tail(self) -> str:
-        if self._log is None:
-            return ""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _TAIL_BYTES))
-        text = self._log.read().decode(errors="replace").strip()
-        return f": {text}" if text else ""
 
 
 def _death(code: int | None) -> str:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.devices import state_root
 from autotune.errors import UsageError
+from autotune.state import state_root
 
 
 def outside(asked: Mapping[str, Any]) -> list[str | None]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
 from autotune.errors import AutotuneError, RecordError, ToolchainError, UsageError, pip_install
 from autotune.reading import LINES, Unreadable, lines, open_file, reason_of
@@ -25,7 +29,10 @@ DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
 _JOURNAL = replace(LINES, lines=100_000, bytes=64 << 20, all_memory=512 << 20)
 """Limits of a journal. A trial has about 25 lines. Optuna's time to read one grows faster than its lines."""
+_PART_BYTES = 1 << 16
 _ATTEMPTS, _PAUSE_S = 4, 0.5
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _HIDDEN = "***"
 _PASSWORD = re.compile(r"(?P<user>://[^:/@?]*):(?:[^?]*|.*)@")
 """Matches up to the last @. If a password contains an unquoted @, its rest must not be shown."""
@@ -49,6 +56,7 @@ def open_storage(url: str) -> BaseStorage:
     Raises:
         UsageError: The URL is invalid, or nothing answers there, or the file is not a journal or a database.
         ToolchainError: The database's driver is not installed.
+        RecordError: The disk of a journal or a database is full.
     """
     if url.startswith(JOURNAL_PREFIX):
         path = Path(url.removeprefix(JOURNAL_PREFIX))
@@ -58,8 +66,10 @@ def open_storage(url: str) -> BaseStorage:
         try:
             # Another process may hold its lock; one that was killed leaves it for half a minute.
             with waiting(f"the lock of {path}"):
-                return JournalStorage(JournalFileBackend(str(path)))
+                return JournalStorage(_Journal(path))
         except OSError as error:
+            if _is_full(error):
+                raise _no_space(path) from error
             raise UsageError(
                 f"the journal {path} cannot be opened: {error.strerror}", hint="name a file"
             ) from error
@@ -82,12 +92,63 @@ def open_storage(url: str) -> BaseStorage:
     except AutotuneError:
         raise
     except Exception as error:  # Optuna, SQLAlchemy and Alembic raise many types.
+        if _is_full(error):
+            raise _no_space(hidden(url)) from error
         raise UsageError(
             f"the storage {hidden(url)} cannot be opened: {reason_of(error)}",
             hint="a run's folder keeps no password: give --storage with it and --resume, or set PGPASSWORD"
             if _HIDDEN in url
             else "sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
         ) from error
+
+
+class _Lock(JournalFileSymlinkLock):
+    """The lock of a journal's writers. Whoever has it removes a last line that a full disk or a kill cut off.
+
+    Otherwise the next line would be written behind it, and nobody could read the journal any more.
+    """
+
+    def acquire(self) -> bool:
+        acquired = super().acquire()
+        with Path(self._lock_target_file).open("rb+") as file:
+            end = size = file.seek(0, os.SEEK_END)
+            part = b""
+            while end and b"\n" not in part:
+                begin = max(0, end - _PART_BYTES)
+                file.seek(begin)
+                part = file.read(end - begin)
+                end = begin + part.rfind(b"\n") + 1
+            if end < size:
+                file.truncate(end)
+        return acquired
+
+
+class _Journal(JournalFileBackend):
+    """A journal whose failed writes are failures of the storage that name the file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), _Lock(str(path)))
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        try:
+            super().append_logs(logs)
+        except OSError as error:
+            raise StorageInternalError(f"{self._file_path}: {error.strerror}") from None
+
+
+def _is_full(error: Exception) -> bool:
+    """Returns whether a file could not be written because its disk is full."""
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    cause = getattr(cause, "orig", None) or cause
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in _SQLITE_FULL or (isinstance(cause, OSError) and cause.errno in _FULL)
+
+
+def _no_space(storage: Path | str) -> RecordError:
+    return RecordError(
+        f"the storage {storage} cannot be written: its disk is full",
+        hint="free some space there, or name a file on another disk",
+    )
 
 
 def _check_journal(path: Path) -> None:

@@ -4,9 +4,14 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import typer.main
@@ -17,17 +22,18 @@ from autotune.cli.main import app, main
 from autotune.cli.options import completion
 from autotune.cli.reference import commands
 from autotune.cli.shared.help import group_of
+from autotune.devices import adb
 from autotune.errors import choices
 from autotune.studies.run import SAMPLERS
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 
 
-def offered(line: str, folder: Path) -> list[str]:
+def offered(line: str, folder: Path, adb_port: int = 1) -> list[str]:
     """The words that a shell is told for a line that ends at the cursor."""
     environment = {
         **os.environ, "_AUTOTUNE_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line,
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args", "ANDROID_ADB_SERVER_PORT": str(adb_port),
     }  # fmt: skip
     code = (
         "import sys; from autotune.cli.main import main\n"
@@ -85,6 +91,73 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_a_shell_is_told_what_may_be_typed_next(line: str, found: list[str], folder: Path) -> None:
     assert offered(line, folder) == found
+
+
+@contextmanager
+def adb_server(answer: bytes) -> Iterator[int]:
+    """Listens as an adb server with one answer to all, and yields its port. An empty answer never comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with ExitStack() as kept, suppress(OSError):
+                while True:
+                    connection = kept.enter_context(listening.accept()[0])
+                    if answer and connection.recv(100):
+                        connection.sendall(answer)
+
+        serving = Thread(target=serve)
+        serving.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        serving.join()
+
+
+def test_devices_that_are_ready_are_completed(folder: Path) -> None:
+    (folder / "autotune.toml").write_text('[devices]\nssh = ["pi@board"]\n')
+    phones = b"0A1B\tdevice\nother\toffline\n"
+    with adb_server(b"OKAY%04x%s" % (len(phones), phones)) as port:
+        ready = ["pi@board", "local", "0A1B"]
+        for line in (
+            "autotune devices show ",
+            "autotune cpu-config --device ",
+            "autotune cpu-config apply --device ",
+            "autotune profile --device ",
+            "autotune step --device ",
+            "autotune tracker up --device ",
+        ):
+            assert offered(line, folder, port) == ready
+        assert offered("autotune verify x --device ", folder, port) == ["host", "qemu", *ready]
+
+
+def test_no_adb_server_is_started_or_waited_for_to_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started() -> None:
+        raise AssertionError("nobody asked for a phone")
+
+    monkeypatch.setattr(adb, "start_server", started)
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "1")
+    assert completion.devices("") == ["local"]
+    with adb_server(b"") as port:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+        began = time.monotonic()
+        assert completion.devices("lo") == ["local"]
+        assert time.monotonic() - began < 1.5
+
+
+def test_every_device_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "1")
+    top = typer.main.get_command(app)
+    assert isinstance(top, TyperGroup)
+    offers = {
+        f"{path} {one.name}": {item.value for item in one.shell_complete(context, "")}
+        for path, command in commands("autotune", top)
+        for context in [typer.Context(command)]
+        for one in command.params
+        if one.name in ("serial", "device")
+    }
+    assert len(offers) > 6
+    assert [name for name, offer in offers.items() if "local" not in offer] == []
 
 
 def test_latest_needs_no_run_for_the_rest_to_be_completed(tmp_path: Path) -> None:

@@ -116,6 +116,31 @@ def optimizers(incomplete: str) -> list[str]:
     return _beginning(incomplete, list(ALGORITHMS))
 
 
+def devices(incomplete: str) -> list[str]:
+    """Completes serials of devices that are ready, and `local`."""
+    from autotune.devices import discovery
+    from autotune.errors import AutotuneError
+    from autotune.jobs.device import boards
+
+    try:
+        named = boards()
+    except AutotuneError:  # Told by the command itself.
+        named = []
+    return _beginning(incomplete, discovery.ready(named))
+
+
+def places(incomplete: str) -> list[str]:
+    """Completes places where an export can be checked."""
+    return [*_beginning(incomplete, ["host", "qemu"]), *devices(incomplete)]
+
+
+def left_behind(incomplete: str) -> list[str]:
+    """Completes serials of devices on which a crashed run left changes."""
+    from autotune.devices import left_behind
+
+    return _beginning(incomplete, [left.serial for left in left_behind()])
+
+
 def _paths(incomplete: str, *endings: str) -> list[tuple[str, str]]:
     """Completes folders, and files with these endings, each with its mark."""
     typed = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""

@@ -38,7 +38,12 @@ def apply(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="SERIAL", help="[default: the one it was measured on]"),
+        typer.Option(
+            "--device",
+            autocompletion=completion.devices,
+            metavar="SERIAL",
+            help="[default: the one it was measured on]",
+        ),
     ] = None,
     ssh: Annotated[
         list[str] | None,

@@ -74,7 +74,7 @@ def compare(
       autotune compare logs/20260102T030405Z-joint-sm8150 logs/20260103T030405Z-joint-sm8150 --html both.html
     """
     from autotune.cli.commands.report import write_page
-    from autotune.jobs.provenance import Work
+    from autotune.jobs.provenance import Work, command_line
     from autotune.reading import reading
     from autotune.records import read_run
     from autotune.report.comparing import compare_page, compared
@@ -82,7 +82,7 @@ def compare(
     runs = read_run(first), read_run(second)
     with reading(f"{first} or {second}"):
         found = compared(*runs)
-        page = compare_page(found, *runs) if html is not None else ""
+        page = compare_page(found, *runs, command_line()) if html is not None else ""
         if not json:
             show(found)
     if html is not None:

@@ -108,6 +108,7 @@ def _side(run: Run) -> dict[str, Any]:
     request = run.about["request"]
     return {
         "run": str(run.path),
+        "command": str(run.about.get("command") or ""),
         "device": device_name(run.about.get("device") or {}),
         "emulated": _emulated(run),
         "stand_in": _stand_in(run),

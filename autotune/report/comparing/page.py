@@ -34,17 +34,18 @@ from autotune.studies.space import configuration_text
 _SIDES = ("first", "second")
 
 
-def compare_page(found: Mapping[str, Any], first: Run, second: Run) -> str:
+def compare_page(found: Mapping[str, Any], first: Run, second: Run, command: str = "") -> str:
     """Returns a page that compares two runs.
 
     Args:
         found: The result of `compared`.
         first: The first run.
         second: The second run.
+        command: The command line that compared them; may be empty.
     """
     of_kind = {"kernels": _kernels, "profile": _profiles}.get(found["kind"], _searches)
     sections = [
-        ("The runs", _runs(found)),
+        ("The runs", _runs(found, command)),
         *of_kind(found, (first, second)),
         ("What differs in how they were asked", _settings(found["settings"])),
         ("The data", download("comparison.json", dict(found))),
@@ -54,7 +55,7 @@ def compare_page(found: Mapping[str, Any], first: Run, second: Run) -> str:
     return page(title, found["warnings"], sections)
 
 
-def _runs(found: Mapping[str, Any]) -> str:
+def _runs(found: Mapping[str, Any], command: str) -> str:
     rows = []
     for side in _SIDES:
         run = found[side]
@@ -63,6 +64,8 @@ def _runs(found: Mapping[str, Any]) -> str:
             f"on {run['device']}",
         )
         rows.append((side, ", ".join(filter(None, (run["run"], *known)))))
+        rows.append((f"{side}: command line", run["command"]))
+    rows.append(("compared by", command))
     return (
         facts(rows)
         + "<p>Ratios are of the first run over the second: above 1 the second is better.</p>"

@@ -65,6 +65,8 @@ def _tell_next(found: list[dict[str, Any]], folder: Path) -> None:
 
 
 def _show(found: list[dict[str, Any]]) -> None:
+    from autotune.records import command_of
+
     write_table(
         (
             Column("run", least=36),
@@ -78,7 +80,7 @@ def _show(found: list[dict[str, Any]]) -> None:
         [
             (
                 Path(one["path"]).name,
-                one["kind"] or "-",
+                command_of(one["kind"]) if one["kind"] else "-",
                 one["model"] or "-",
                 "-" if one["batch"] is None else str(one["batch"]),
                 one["device"] or "-",

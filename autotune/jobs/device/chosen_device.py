@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.console import ended_by_signals
-from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, held, probe
+from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, LocalDevice, held, probe
 from autotune.errors import DeviceError, TransientDeviceError, UsageError, choices
 from autotune.jobs.device.left_behind import restore_left_behind
 from autotune.jobs.device.settings import boards
@@ -38,6 +38,23 @@ class ChosenDevice:
     device: Device
     info: DeviceInfo
     sleep: Callable[[float], None]
+
+    @property
+    def name(self) -> str:
+        """The device's name in runs, of kernels too."""
+        from autotune.emulator.device import EmulatedDevice
+
+        if isinstance(self.device, EmulatedDevice):
+            return f"emulated {self.device.profile.name}"
+        if self.device.kind == LocalDevice.kind:
+            from autotune.compiler.runners import host_device
+
+            return host_device().name
+        return f"{self.info.serial} ({self.info.soc})"
+
+    def about(self) -> dict[str, Any]:
+        """Returns the device as `run.json` stores it."""
+        return self.info.to_json() | {"name": self.name}
 
 
 def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> ChosenDevice:

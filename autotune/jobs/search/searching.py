@@ -254,10 +254,10 @@ class Search:
         """Returns the run's folder. It is made this late so that a bad option leaves no folder behind."""
         if self._earlier is not None:
             return RunFolder.reopen(self._earlier.path)
-        request, info = prepared.request, prepared.chosen.info
+        request, chosen = prepared.request, prepared.chosen
         kept = replace(request, storage=request.storage and hidden(request.storage))
-        about = about_run(kept.to_json(), info.to_json() | {"name": info.serial})
-        return RunFolder.create(self._logs, f"{request.command_name}-{info.soc}", about)
+        about = about_run(kept.to_json(), chosen.about())
+        return RunFolder.create(self._logs, f"{request.command_name}-{chosen.info.soc}", about)
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def profile(request: ProfileRequest, logs: Path) -> ProfileResult:
         least_s=request.seconds,
         least_steps=_LEAST_STEPS,
     )
-    about = about_run(request.to_json(), chosen.info.to_json() | {"name": chosen.info.serial})
+    about = about_run(request.to_json(), chosen.about())
     folder = RunFolder.create(logs, f"profile-{chosen.info.soc}", about)
     with (
         folder,

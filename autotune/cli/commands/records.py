@@ -69,7 +69,7 @@ def list_databases(
     write_table(
         (
             Column("records", least=24),
-            Column("device", least=18, prose=True),
+            Column("device", least=18, differing=True),
             Column("driver", rank=5, least=12),
             Column("TVM", rank=6),
             Column("target", rank=2),
@@ -77,7 +77,7 @@ def list_databases(
             number("kernels"),
             number("schedules", rank=3),
             number("trials", rank=1),
-            Column("best step", least=18, prose=True),
+            Column("best step", least=26, named=True),
         ),
         [
             (
@@ -140,7 +140,7 @@ def show(
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            Column("cores", least=14),
+            Column("cores", least=14, differing=True),
             number("untuned"),
             number("best"),
             number("speed-up", rank=1),
@@ -329,7 +329,7 @@ def diff(
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            Column("cores", least=14),
+            Column("cores", least=14, differing=True),
             number("A"),
             number("B"),
             Column("better"),

@@ -3,6 +3,8 @@
 import inspect
 import json
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -34,7 +36,8 @@ from autotune.records import (
 )
 
 POINTS = {"best": {"clusters": {}}, "default": {"clusters": None}, "points": {}, "pareto": []}
-SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
 
 
 def parser_of(command: Callable[..., Any], option: str) -> Callable[[str], Path]:
@@ -116,6 +119,10 @@ def test_runs_are_listed_the_newest_first(logs: Path, capsys: pytest.CaptureFixt
     assert "not ended" in shown[2]
     assert main(["runs", "elsewhere"]) == 2
     assert main(["runs", "--logs", "elsewhere"]) == 2
+    assert "there is no folder elsewhere" in capsys.readouterr().err
+    Path("elsewhere").write_text("")
+    assert main(["runs", "--logs", "elsewhere"]) == 2
+    assert "elsewhere is not a folder" in capsys.readouterr().err
     assert main(["runs", "logs", "--logs", "logs"]) == 2
     assert main(["runs", "--logs", str(logs), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
@@ -163,6 +170,26 @@ def test_records_cannot_control_the_terminal(
     assert main(["records", *(word.format(path) for word in words)]) == 0
     told = "".join(capsys.readouterr())
     assert told == printable(told)
+
+
+def test_the_merge_that_a_difference_proposes_can_be_typed_again(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for expected in ("merged", "merged-2", "merged-3"):
+        assert main(["records", "diff", "latest", f"logs/{HERE}"]) == 0
+        words = shlex.split(capsys.readouterr().err.rpartition("next: autotune ")[2])
+        assert words[-1] == expected
+        assert main(words) == 0
+
+
+def test_an_error_as_json_is_what_the_reference_says(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", "elsewhere", "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    text = (ROOT / "docs" / "commands.md").read_text().partition("An error is a JSON object")[2]
+    told = re.findall(r'"(\w+)"', text.partition("`{")[2].partition("}}`")[0])
+    assert told == [*found, *found["error"]]
 
 
 def test_no_runs_are_no_fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -363,7 +364,9 @@ def diff(
 
 def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
     """Prints the command that joins two databases."""
-    write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", "merged")
+    names = chain(["merged"], (f"merged-{number}" for number in count(2)))
+    out = next(name for name in names if not Path(name).exists())
+    write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", out)
 
 
 @waiting(_READ)

@@ -38,9 +38,9 @@ def runs(
     if folder is not None and logs is not None:
         raise UsageError("DIR and --logs are the same", hint="give one of them")
     folder = folder or logs or LOGS
-    if not folder.is_dir() and folder != LOGS:
+    if not folder.is_dir() and (folder != LOGS or folder.exists()):
         raise UsageError(
-            f"there is no folder {folder}",
+            f"{folder} is not a folder" if folder.exists() else f"there is no folder {folder}",
             hint="give the folder that runs were made in, as --logs names it",
         )
     found = [_described(run, about) for run, about in all_runs(folder)]

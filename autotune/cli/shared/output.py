@@ -20,6 +20,9 @@ import typer
 from autotune.cli.shared.streams import results
 from autotune.errors import printable
 from autotune.jobs.provenance import Work, command_line_of, named
+from autotune.times import rate_text as rate_text
+from autotune.times import time_text as time_text
+from autotune.times import times_text as times_text
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
@@ -395,45 +398,6 @@ def _cells(text: str) -> int:
 def _one_line(text: str) -> str:
     """Returns a cell's text without line breaks and control characters."""
     return printable(" ".join(text.split()) if "\n" in text or "\t" in text else text)
-
-
-def time_text(seconds: float | None) -> str:
-    """Returns a time with three digits in the most readable unit; `-` for None."""
-    if seconds is None:
-        return "-"
-    scale, unit = _unit(seconds)
-    return f"{_fixed(seconds * scale)} {unit}"
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    """Returns scale and name of the unit in which a time is below 1000, or of seconds if there is none."""
-    for scale, unit in ((1e6, "us"), (1e3, "ms")):
-        if float(f"{seconds * scale:.3g}") < 1000:
-            return scale, unit
-    return 1.0, "s"
-
-
-def _fixed(value: float) -> str:
-    """Returns three digits, without an exponent if possible."""
-    value = float(f"{value:.3g}")
-    if 0 < value < 0.1:
-        return f"{value:.3g}"
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
-
-
-def rate_text(value: float) -> str:
-    """Returns a rate, such as samples per second, with three digits and without an exponent."""
-    return _fixed(value)
-
-
-def times_text(ends: Sequence[float] | None) -> str:
-    """Returns an interval of seconds, in the unit of its upper end if both are readable in it; empty for None."""
-    if not ends:
-        return ""
-    scale, unit = _unit(max(ends))
-    if ends[0] * scale < 0.01 * min(1.0, ends[1] * scale):
-        return f"{time_text(ends[0])} to {time_text(ends[1])}"
-    return f"{_fixed(ends[0] * scale)} to {_fixed(ends[1] * scale)} {unit}"
 
 
 def speedup_text(value: float | None, ends: Sequence[float] | None = None) -> str:

@@ -15,6 +15,7 @@ from autotune.report.comparing.text import (
     ROLE_COLUMNS,
     front_rows,
     kernel_rows,
+    ms_text,
     point_rows,
     role_rows,
 )
@@ -127,11 +128,11 @@ def _step(found: Mapping[str, Any]) -> str:
         one = found["step"][word]
         rows.append(
             (
-                word, *(_number(one[f"{side}_ms"]) for side in _SIDES), _number(one["ratio"]),
+                word, *(ms_text(one[f"{side}_ms"]) for side in _SIDES), _number(one["ratio"]),
                 f"{one['ci'][0]:.3g} to {one['ci'][1]:.3g}" if one["ci"] else "", one["verdict"],
             )
         )  # fmt: skip
-    columns = ("kernels", "first ms", "second ms", "first / second", "95 %", "better")
+    columns = ("kernels", "first", "second", "first / second", "95 %", "better")
     return table(columns, rows, columns[1:5]) + (
         "<p>Of the kernels that both runs have. The runs were not measured side by side: an interval has the noise "
         "within each run only.</p>"

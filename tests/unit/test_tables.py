@@ -141,7 +141,11 @@ def test_a_column_that_is_the_same_in_each_row_is_dropped_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    columns = (Column("kernel"), Column("cores", differing=True), number("speed-up", rank=1))
+    columns = (
+        Column("kernel"),
+        Column("cores", rank=9, differing=True),
+        number("speed-up", rank=1),
+    )
     write_table(
         columns, [("a" * 40, "all, 2 threads", "1" * 30), ("b" * 40, "all, 2 threads", "2")]
     )

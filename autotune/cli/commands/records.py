@@ -70,7 +70,7 @@ def list_databases(
     write_table(
         (
             Column("records", least=24),
-            Column("device", least=18, differing=True),
+            Column("device", least=18),
             Column("driver", rank=5, least=12),
             Column("TVM", rank=6),
             Column("target", rank=2),
@@ -141,7 +141,7 @@ def show(
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            Column("cores", least=14, differing=True),
+            Column("cores", least=14, rank=9, differing=True),
             number("untuned"),
             number("best"),
             number("speed-up", rank=1),
@@ -330,7 +330,7 @@ def diff(
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            Column("cores", least=14, differing=True),
+            Column("cores", least=14, rank=9, differing=True),
             number("A"),
             number("B"),
             Column("better"),

@@ -52,7 +52,7 @@ class Column:
         whole: Whether it is shown only with `--wide`, where it replaces the column before it, its short form.
         named: Whether its cells are names, whose beginning tells most: they are cut to one line. An eighth of their
             end at most is kept, where they would look alike.
-        differing: Whether it is dropped before all others where it is the same in each row.
+        differing: Whether its rank counts only where it is the same in each row; else it is always shown.
         short: Returns a shorter form of a cell, which is shown where names would have too little room.
     """
 
@@ -273,9 +273,10 @@ def _fitted(
         min(wide, max(column.least, _cells(column.title))) if column.least or column.prose else wide
         for column, wide in zip(columns, natural, strict=True)
     ]
-    needless = {at for at in told if columns[at].differing and at in same}
-    droppable = [at for at in told if columns[at].rank > 0 or at in needless]
-    droppable.sort(key=lambda at: (at in needless, columns[at].rank, at))
+    droppable = [
+        at for at in told if columns[at].rank > 0 and (at in same or not columns[at].differing)
+    ]
+    droppable.sort(key=lambda at: (columns[at].rank, at))
 
     def excess(widths: Sequence[int]) -> int:
         return sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) - room

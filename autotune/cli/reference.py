@@ -34,9 +34,9 @@ shows the same text. [README](../README.md#what-it-does) explains what the comma
 
 `--json` prints one JSON object with a `schema_version` to standard output, and nothing else. Progress and
 messages go to standard error, and so does everything that a model's code prints. An error is a JSON object
-too, with the same exit code: `{"schema_version": 1, "error": {"message": ..., "hint": ..., "kind": ...}}`,
-where `kind` is `usage`, `record`, `device`, `toolchain`, `nothing_measured`, `failed`, `interrupted` or
-`bug`.
+too, with the same exit code: `{"schema_version": 1, "command": ..., "versions": {...}, "error": {"message": ...,
+"hint": ..., "kind": ...}}`, where `kind` is `usage`, `record`, `device`, `toolchain`, `nothing_measured`,
+`failed`, `interrupted` or `bug`.
 
 Tables are as wide as the terminal (or `COLUMNS`), and 100 columns wide in a pipe. Columns that do not fit are
 left out and named below the table; `--wide` shows all columns. Where a command takes a run, `latest` is the

@@ -113,17 +113,34 @@ def start_server() -> None:
         ) from error
 
 
-def attached(timeout: float = 10.0) -> list[Attached]:
+def attached(timeout: float = 10.0, *, start: bool = True) -> list[Attached]:
     """Returns the phones that the adb server knows, ready or not.
+
+    Args:
+        timeout: Limit in seconds, without the server's start.
+        start: Whether a server is started if there is none. Otherwise no phone is known then.
 
     Raises:
         ToolchainError: There is no adb server and none can be started.
         TransientDeviceError: The server does not answer.
     """
-    start_server()
+    if start:
+        start_server()
+    elif not _runs(timeout):
+        return []
     with _limited("the adb server", timeout) as client:
         listed = client.list()
     return [Attached(item.serial, _STATES.get(item.state, item.state)) for item in listed]
+
+
+def _runs(timeout: float) -> bool:
+    """Returns whether an adb server runs. adbutils would start one."""
+    client = _Client()
+    try:
+        socket.create_connection((client.host, client.port), timeout).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from autotune.devices.info import DeviceInfo, probe
 from autotune.errors import DeviceError, ToolchainError, UsageError, choices
 
 READY = "ready"
+_SOON_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,22 @@ def known(ssh: Sequence[str] = ()) -> tuple[list[tuple[str, str, str]], list[str
     except (ToolchainError, DeviceError) as error:
         return [*boards, host], [f"no adb phones: {error.message}"]
     return [*boards, *phones, host], []
+
+
+def ready(ssh: Sequence[str] = ()) -> list[str]:
+    """Returns serials of devices that are ready, as far as they are known within a second; starts no adb server.
+
+    Args:
+        ssh: Boards, as `user@host`.
+    """
+    found = [serial for serial, _, _ in _boards_and_host(ssh)]
+    try:
+        from autotune.devices import adb
+
+        phones = adb.attached(_SOON_S, start=False)
+    except (ToolchainError, DeviceError):
+        return found
+    return [*found, *(one.serial for one in phones if one.state == READY)]
 
 
 def _boards_and_host(ssh: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -127,4 +144,4 @@ def choose(wanted: Sequence[str], ssh: Sequence[str] = ()) -> list[tuple[str, st
     return [(serial, by_serial[serial][0]) for serial in chosen]
 
 
-__all__ = ["READY", "Listed", "choose", "known", "look", "reach"]
+__all__ = ["READY", "Listed", "choose", "known", "look", "reach", "ready"]

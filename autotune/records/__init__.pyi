@@ -15,7 +15,7 @@ from .database_file import SUFFIX, file_name, read_database, write_database
 from .folder import Run, RunFolder, read_json, read_run, write_json, write_text
 from .json_form import json_text
 from .result import Drift, PooledSchedule, RecordsUse, Result, TaskResult
-from .run_kinds import Kind, how_to_end, kind_of, work_of
+from .run_kinds import Kind, command_of, how_to_end, kind_of, work_of
 from .run_paths import is_run, place_of
 from .step_time import MOVEMENT, Share, step_shares
 from .store import pulled
@@ -25,6 +25,7 @@ __all__ = [
     "About",
     "ANNOTATION_KEYS",
     "check_trace",
+    "command_of",
     "Database",
     "difference",
     "Drift",

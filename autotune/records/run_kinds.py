@@ -24,6 +24,11 @@ def kind_of(about: Mapping[str, Any]) -> Kind | None:
     return "comparison" if {"run", "first", "second", "by"} <= request.keys() else None
 
 
+def command_of(kind: Kind) -> str:
+    """Returns the command that makes runs of a kind, without `autotune`."""
+    return "cpu-config compare" if kind == "comparison" else kind
+
+
 def work_of(about: Mapping[str, Any]) -> tuple[str | None, int | None]:
     """Returns the model and the batch size of a run, from its `run.json`.
 
@@ -58,8 +63,8 @@ def how_to_end(path: Path, about: Mapping[str, Any]) -> str:
     if kind == "comparison":
         asked = about["request"]
         words = [str(asked[name]) for name in ("run", "first", "second")]
-        return f"compare again: autotune cpu-config compare {shlex.join(words)}"
+        return f"compare again: autotune {command_of(kind)} {shlex.join(words)}"
     return f"continue with: autotune {kind} --resume {shlex.quote(str(path))}"
 
 
-__all__ = ["Kind", "how_to_end", "kind_of", "work_of"]
+__all__ = ["Kind", "command_of", "how_to_end", "kind_of", "work_of"]

@@ -102,6 +102,24 @@ def test_two_points_of_a_run_are_compared(tmp_path: Path) -> None:
     assert (same.returncode, "the same configuration" in same.stderr) == (2, True)
 
 
+def test_a_comparison_is_listed_with_its_command_its_model_and_the_device_of_kernel_runs(
+    tmp_path: Path,
+) -> None:
+    search(
+        "--emulate", "meizu-16t", "--objective", "latency", "--meter", "none", "--trials", 2,
+        "--blocks", 1, "--model", "lenet", "--batch", 8, "--logs", tmp_path,
+    )  # fmt: skip
+    done = autotune("cpu-config", "compare", run_of(tmp_path), "fastest", "default")
+    assert done.returncode == 0, done.stderr
+    done = autotune("runs", tmp_path, "--json")
+    (newest, searched) = json.loads(done.stdout)["runs"]
+    for run in (newest, searched):
+        assert (run["model"], run["batch"]) == ("lenet", 8)
+        assert run["device"] == "emulated meizu-16t"
+    first = autotune("runs", tmp_path, "--wide").stdout.splitlines()[2]
+    assert first.split()[1:5] == ["cpu-config", "compare", "lenet", "8"]
+
+
 def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
     found = search(
         "--emulate", "three-cluster", "--trials", 12, "--blocks", 0, "--logs", tmp_path,

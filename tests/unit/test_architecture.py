@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "autotune"
 MOST_FILES = 20
-EVERYWHERE = {"children", "errors", "reading", "scratch", "state", "waits"}
+EVERYWHERE = {"children", "errors", "reading", "scratch", "state", "times", "waits"}
 """Modules beside the rooms that every room may import."""
 
 MAY_IMPORT = {
@@ -77,7 +77,8 @@ MAY_IMPORT = {
     "studies.run "
     "studies.space workloads",
     "cli.shared": "console jobs.provenance records",
-    "cli.options": "cli.shared compiler.target console emulator.model jobs.requests records workloads",
+    "cli.options": "cli.shared compiler.target console devices emulator.model jobs.device jobs.requests records "
+    "workloads",
 }
 """What each room may import, beside itself and `EVERYWHERE`; the commands of `cli` may import every face."""
 

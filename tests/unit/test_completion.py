@@ -4,31 +4,36 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import typer.main
+from interactive_shells import interactive
 from typer.core import TyperGroup
 
 from autotune.cli.main import app, main
 from autotune.cli.options import completion
 from autotune.cli.reference import commands
 from autotune.cli.shared.help import group_of
+from autotune.devices import adb
 from autotune.errors import choices
 from autotune.studies.run import SAMPLERS
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 
 
-def offered(line: str, folder: Path, shell: str = "bash") -> list[str]:
-    """What a shell is told for a line that ends at the cursor."""
-    words = line.split(" ")
+def offered(line: str, folder: Path, adb_port: int = 1) -> list[str]:
+    """The words that a shell is told for a line that ends at the cursor."""
     environment = {
-        **os.environ, "_AUTOTUNE_COMPLETE": f"complete_{shell}", "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        **os.environ, "_AUTOTUNE_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args", "ANDROID_ADB_SERVER_PORT": str(adb_port),
     }  # fmt: skip
     code = (
         "import sys; from autotune.cli.main import main\n"
@@ -39,7 +44,7 @@ def offered(line: str, folder: Path, shell: str = "bash") -> list[str]:
         [sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True, timeout=60
     )  # fmt: skip
     assert done.stderr.strip() == "[]"
-    return done.stdout.split("\n")[:-1]
+    return [told.partition("\t")[0] for told in done.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -76,9 +81,8 @@ def folder(tmp_path: Path) -> Path:
         ("autotune replay x.csv --sampler r", ["random"]),
         ("autotune replay x.csv --objective e", ["energy", "edp"]),
         ("autotune kernels --layout channels-f", ["channels-first"]),
-        # Bash makes three words of an option with its value.
-        ("autotune kernels --target = ad", ["adreno"]),
-        ("autotune kernels --target =", ["cpu", "arm-cpu", "adreno", "mali", "opencl"]),
+        ("autotune kernels --target=ad", ["adreno"]),
+        ("autotune kernels --target=", ["cpu", "arm-cpu", "adreno", "mali", "opencl"]),
         ("autotune kernels --optimizer mom", ["momentum"]),
         ("autotune devices emulate mei", ["meizu-16t"]),
         ("autotune export --format ", ["tvm", "c", "opencl"]),
@@ -87,6 +91,73 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_a_shell_is_told_what_may_be_typed_next(line: str, found: list[str], folder: Path) -> None:
     assert offered(line, folder) == found
+
+
+@contextmanager
+def adb_server(answer: bytes) -> Iterator[int]:
+    """Listens as an adb server with one answer to all, and yields its port. An empty answer never comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with ExitStack() as kept, suppress(OSError):
+                while True:
+                    connection = kept.enter_context(listening.accept()[0])
+                    if answer and connection.recv(100):
+                        connection.sendall(answer)
+
+        serving = Thread(target=serve)
+        serving.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        serving.join()
+
+
+def test_devices_that_are_ready_are_completed(folder: Path) -> None:
+    (folder / "autotune.toml").write_text('[devices]\nssh = ["pi@board"]\n')
+    phones = b"0A1B\tdevice\nother\toffline\n"
+    with adb_server(b"OKAY%04x%s" % (len(phones), phones)) as port:
+        ready = ["pi@board", "local", "0A1B"]
+        for line in (
+            "autotune devices show ",
+            "autotune cpu-config --device ",
+            "autotune cpu-config apply --device ",
+            "autotune profile --device ",
+            "autotune step --device ",
+            "autotune tracker up --device ",
+        ):
+            assert offered(line, folder, port) == ready
+        assert offered("autotune verify x --device ", folder, port) == ["host", "qemu", *ready]
+
+
+def test_no_adb_server_is_started_or_waited_for_to_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started() -> None:
+        raise AssertionError("nobody asked for a phone")
+
+    monkeypatch.setattr(adb, "start_server", started)
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "1")
+    assert completion.devices("") == ["local"]
+    with adb_server(b"") as port:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+        began = time.monotonic()
+        assert completion.devices("lo") == ["local"]
+        assert time.monotonic() - began < 1.5
+
+
+def test_every_device_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "1")
+    top = typer.main.get_command(app)
+    assert isinstance(top, TyperGroup)
+    offers = {
+        f"{path} {one.name}": {item.value for item in one.shell_complete(context, "")}
+        for path, command in commands("autotune", top)
+        for context in [typer.Context(command)]
+        for one in command.params
+        if one.name in ("serial", "device")
+    }
+    assert len(offers) > 6
+    assert [name for name, offer in offers.items() if "local" not in offer] == []
 
 
 def test_latest_needs_no_run_for_the_rest_to_be_completed(tmp_path: Path) -> None:
@@ -98,33 +169,53 @@ def test_the_samplers_that_are_offered_are_those_there_are() -> None:
     assert tuple(completion.samplers("")) == SAMPLERS
 
 
+PWNED = "$(touch PWNED)"
+TYPED = {
+    "autotune kernels --target adr\t": "autotune kernels --target adreno ",
+    "autotune rec\t": "autotune records ",
+    "autotune report mi\t": "autotune report mine/",
+    "autotune report sp\t": "autotune report sp\\ ace/",
+    "autotune report sp\tin\t": "autotune report sp\\ ace/in\\ ner/",
+    "autotune report ~/sp\tin\t": "autotune report ~/sp\\ ace/in\\ ner/",
+    "autotune records show sp\tmy\t": "autotune records show sp\\ ace/my\\ a.records.gz ",
+    "autotune report one\t": "autotune report one\\$\\(touch\\ PWNED\\)/",
+}
+
+
+@pytest.fixture
+def starter(folder: Path) -> Path:
+    """The folder, with folders and files of odd names and the program in `bin`."""
+    for name in ("sp ace/in ner/x", "sp ace/my a.records.gz", f"one{PWNED}/x"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    program = folder / "bin" / "autotune"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m autotune "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete(shell: str, folder: Path) -> None:
-    program = shutil.which(shell)
-    if program is None:
+def test_shells_complete(shell: str, folder: Path, starter: Path) -> None:
+    if shutil.which(shell) is None:
         pytest.skip(f"no {shell}: apt-get install {shell}")
-    bin_folder = folder / "bin"
-    bin_folder.mkdir()
-    starter = bin_folder / "autotune"
-    starter.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m autotune "$@"\n')
-    starter.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(folder)}
     script = subprocess.run(
-        ["autotune", "completion", shell], env=environment, capture_output=True, text=True, check=True
-    ).stdout  # fmt: skip
+        [starter, "completion", shell], capture_output=True, text=True, check=True
+    ).stdout
     (folder / "script").write_text(script)
-    ask = {
-        "bash": "source ./script; COMP_WORDS=(autotune kernels --target adr); COMP_CWORD=3;"
-        ' _autotune_completion autotune; echo "${COMPREPLY[@]}"',
-        # Without a terminal zsh has no line editor: what its function would run is shown.
-        "zsh": "autoload -U compinit; compinit -u -D; source ./script; _arguments() { print -- $@ };"
-        " words=(autotune kernels --target adr); CURRENT=4; _autotune_completion",
-        "fish": "source ./script; complete --do-complete 'autotune kernels --target adr'",
-    }[shell]
-    done = subprocess.run(
-        [program, "-c", ask], env=environment, cwd=folder, capture_output=True, text=True, timeout=60
-    )  # fmt: skip
-    assert "adreno" in done.stdout, done.stdout + done.stderr
+    before = ["autoload -U compinit", "compinit -u -D"] if shell == "zsh" else []
+    with interactive(shell, folder, [*before, "source ./script"]) as terminal:
+        assert {keys: terminal.line(keys) for keys in TYPED} == TYPED
+    assert not (folder / "PWNED").exists()
+
+
+def test_zsh_completes_from_its_first_start_on(folder: Path, starter: Path) -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh: apt-get install zsh")
+    environment = {**os.environ, "HOME": str(folder)}
+    subprocess.run([starter, "completion", "zsh", "--install"], env=environment, check=True)
+    with interactive("zsh", folder, [". ~/.zshrc"]) as terminal:
+        assert terminal.line("autotune kern\t") == "autotune kernels "
 
 
 def test_completion_is_installed_where_a_shell_reads_it(
@@ -134,7 +225,7 @@ def test_completion_is_installed_where_a_shell_reads_it(
     (tmp_path / ".bashrc").write_text("alias ll='ls -l'\n")
     assert main(["completion", "bash", "--install"]) == 0
     path = Path(capsys.readouterr().out.split(":")[0])
-    assert "_AUTOTUNE_COMPLETE=complete_bash" in path.read_text()
+    assert "complete -o default -F _autotune_completion autotune" in path.read_text()
     text = (tmp_path / ".bashrc").read_text()
     assert text.startswith("alias ll")
     assert str(path) in text

@@ -156,7 +156,7 @@ def test_a_step_that_was_measured_stands_beside_what_was_predicted(run: Path) ->
     }  # fmt: skip
     (run / "result.json").write_text(json.dumps(content))
     html = html_of(run)
-    assert "8 ms (tuned is 4x as fast, 3.5-4.5)" in html
+    assert "8.00 ms (tuned is 4x as fast, 3.5-4.5)" in html
     assert "tuned, predicted" in html
     assert "tuned, measured" in html
     assert "not: PyTorch &lt;script&gt;" in html
@@ -174,3 +174,11 @@ def test_an_export_of_figures_is_the_reports_table(run: Path, tmp_path: Path) ->
     assert len(one.read_text().splitlines()) == 4
     assert main(["export", str(run)]) == 2
     assert main(["export", "--csv", str(other)]) == 2
+
+
+def test_times_of_pages_have_the_units_of_the_terminal(run: Path, tmp_path: Path) -> None:
+    html = html_of(run)
+    for told in ("6.10 us", "0.196 us"):
+        assert f">{told}</td>" in html
+    assert main(["compare", str(run), str(run), "--html", str(tmp_path / "both.html")]) == 0
+    assert ">0.196 us</td>" in (tmp_path / "both.html").read_text()

@@ -3,16 +3,27 @@
 import inspect
 import json
 import os
+import re
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autotune.cli.commands.compare import compare
+from autotune.cli.commands.export import export
+from autotune.cli.commands.profile import profile
+from autotune.cli.commands.report import report
 from autotune.cli.main import app, main
 from autotune.cli.options.latest import LatestRun, plan_path, run_path
+from autotune.cli.search_commands.cpu_config_apply import apply
+from autotune.cli.search_commands.cpu_config_compare import compare as points_compared
+from autotune.cli.search_commands.replay import replay
 from autotune.cli.shared import Later
+from autotune.devices import Cluster
 from autotune.errors import UsageError, printable
 from autotune.records import (
     About,
@@ -24,7 +35,41 @@ from autotune.records import (
     write_database,
 )
 
-SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
+POINTS = {"best": {"clusters": {}}, "default": {"clusters": None}, "points": {}, "pareto": []}
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
+
+
+def parser_of(command: Callable[..., Any], option: str) -> Callable[[str], Path]:
+    """The parser of an option of a command."""
+    parameter = inspect.signature(command, eval_str=True).parameters[option]
+    parser: Callable[[str], Path] = parameter.annotation.__metadata__[0].parser
+    return parser
+
+
+def search_of(model: str, batch: int) -> dict[str, Any]:
+    """The request of a joint search."""
+    return {"objective": "latency", "step": {"model": model, "batch": batch}}
+
+
+def add_run(
+    logs: Path,
+    name: str,
+    request: dict[str, Any],
+    result: dict[str, Any] | None = POINTS,
+    *,
+    events: Sequence[dict[str, Any]] = (),
+    device: dict[str, Any] | None = None,
+) -> Path:
+    """Makes a run, which has ended if it has a result."""
+    run = logs / name
+    run.mkdir(parents=True)
+    about = {"schema_version": 1, "request": request, "device": device or {"name": "a phone"}}
+    (run / "run.json").write_text(json.dumps(about))
+    (run / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    if result is not None:
+        (run / "result.json").write_text(json.dumps(result))
+    return run
 
 
 def found(parser: Callable[[str], Path], text: str, option: str = "run", **options: Any) -> Path:
@@ -74,6 +119,10 @@ def test_runs_are_listed_the_newest_first(logs: Path, capsys: pytest.CaptureFixt
     assert "not ended" in shown[2]
     assert main(["runs", "elsewhere"]) == 2
     assert main(["runs", "--logs", "elsewhere"]) == 2
+    assert "there is no folder elsewhere" in capsys.readouterr().err
+    Path("elsewhere").write_text("")
+    assert main(["runs", "--logs", "elsewhere"]) == 2
+    assert "elsewhere is not a folder" in capsys.readouterr().err
     assert main(["runs", "logs", "--logs", "logs"]) == 2
     assert main(["runs", "--logs", str(logs), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
@@ -121,6 +170,26 @@ def test_records_cannot_control_the_terminal(
     assert main(["records", *(word.format(path) for word in words)]) == 0
     told = "".join(capsys.readouterr())
     assert told == printable(told)
+
+
+def test_the_merge_that_a_difference_proposes_can_be_typed_again(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for expected in ("merged", "merged-2", "merged-3"):
+        assert main(["records", "diff", "latest", f"logs/{HERE}"]) == 0
+        words = shlex.split(capsys.readouterr().err.rpartition("next: autotune ")[2])
+        assert words[-1] == expected
+        assert main(words) == 0
+
+
+def test_an_error_as_json_is_what_the_reference_says(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", "elsewhere", "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    text = (ROOT / "docs" / "commands.md").read_text().partition("An error is a JSON object")[2]
+    told = re.findall(r'"(\w+)"', text.partition("`{")[2].partition("}}`")[0])
+    assert told == [*found, *found["error"]]
 
 
 def test_no_runs_are_no_fault(
@@ -239,11 +308,9 @@ def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) ->
         ["compare", "latest", "logs/20260101T000000Z-cpu-matmul"],
         ["report", "logs/latest"],
     ):
-        # The newest of all is a search without a measurement, which has no page.
-        expected = 2 if arguments[0] == "report" else 0
-        assert main(arguments) == expected
-    assert "20260104T000000Z-joint-sm8150" in capsys.readouterr().err
-    shutil.rmtree(logs / "20260104T000000Z-joint-sm8150")
+        assert main(arguments) == 0
+    capsys.readouterr()
+    # The newest of all is a search without a measurement, which has no page.
     assert main(["report", "latest"]) == 0
     shown = capsys.readouterr()
     assert shown.out == "logs/20260103T000000Z-cpu-matmul/report.html\n"
@@ -253,11 +320,77 @@ def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_is_compared_with_the_latest_says_its_kind(logs: Path) -> None:
+    shutil.rmtree(logs / THERE)
     search = logs / "20260104T000000Z-joint-sm8150"
     (search / "result.json").write_text("{}")
-    options = {"second": Path("logs", HERE)}
-    assert found(run_path(), "latest", "first", **options).name == THERE
-    assert found(run_path(), "latest", "first", second=search) == Path("logs", search.name)
+    comparison = {"run": str(search), "first": "best", "second": "default", "by": "time"}
+    other = {"objective": "latency", "step": {"model": "alexnet", "batch": 16}}
+    add_run(logs, "20260105T000001Z-cpu-config", other)
+    add_run(logs, "20260106T000000Z-compare", comparison)
+    parser = parser_of(compare, "first")
+    assert found(parser, "latest", "first", second=Path("logs", HERE)).name == HERE
+    assert found(parser, "latest", "first", second=search) == Path("logs", search.name)
+    assert found(parser, "latest", "first", second=None).name == "20260105T000001Z-cpu-config"
+    like = add_run(logs, "20260101T000000Z-joint", search_of("lenet", 4))
+    with pytest.raises(UsageError, match="20260105T000001Z-cpu-config is of alexnet, 16, and"):
+        found(parser, "latest", "first", second=like.rename(logs.parent / like.name))
+
+
+def test_two_latest_runs_can_be_compared(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = {"run": "logs/x", "first": "best", "second": "default", "by": "time"}
+    add_run(logs, "20260106T000000Z-compare", comparison)
+    assert main(["compare", "latest", "logs/latest", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["first"]["run"] == shown["second"]["run"] == f"logs/{THERE}"
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "options", "day"),
+    [
+        (apply, "run", {"point": None}, 1),
+        (points_compared, "run", {"first": "knee", "second": "default"}, 1),
+        (profile, "of", {"point": "knee"}, 1),
+        (replay, "recorded", {}, 1),
+        (report, "run", {"csv": None, "t4": None, "out": None}, 2),
+        (report, "run", {"csv": Path("a.csv"), "t4": None, "out": None}, 2),
+    ],
+)
+def test_runs_that_a_command_would_refuse_are_passed_over(
+    logs: Path, command: Callable[..., Any], option: str, options: dict[str, Any], day: int
+) -> None:
+    shutil.rmtree(logs)
+    trial = {"event": "trial", "status": "ok", "time": 1.0, "figures": {"time_s": 1.0}}
+    cluster = Cluster("big", (0, 1), None, 500, 1000, (500, 1000), (), ())
+    device = {"serial": "x", "clusters": [asdict(cluster)]}
+    add_run(
+        logs, "20260101T000000Z-cpu-config", search_of("lenet", 4),
+        {**POINTS, "points": {"knee": {"clusters": {"big": {"cores": 1, "khz": 1000}}}}},
+        events=[trial | {"configuration": {"clusters": {"big": {"cores": 1, "khz": 1000}}, "threads": 1}}],
+        device=device,
+    )  # fmt: skip
+    # An emulated device is gone, a search that measured nothing has nothing to show, and a kind may be unknown.
+    emulated = search_of("lenet", 4) | {"emulate": "meizu-16t"}
+    add_run(logs, "20260102T000000Z-cpu-config", emulated, POINTS, device=device)
+    add_run(logs, "20260103T000000Z-cpu-config", search_of("lenet", 4), None, device=device)
+    add_run(logs, "20260104T000000Z-new", {"kind": "of another version"})
+    assert found(parser_of(command, option), "latest", option, **options).name.startswith(
+        f"2026010{day}"
+    )
+
+
+def test_latest_skips_runs_that_cannot_be_exported(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = logs / THERE
+    result = json.loads((newest / "result.json").read_text())
+    (newest / "result.json").write_text(json.dumps(result | {"stand_in": True}))
+    options = {"out": Path("x"), "run": None, "kind": "tvm", "allow_stand_in": False}
+    parser = parser_of(export, "runs")
+    assert found(parser, "latest", "runs", **options).name == HERE
+    assert found(parser, "latest", "runs", **options | {"allow_stand_in": True}).name == THERE
+    shutil.rmtree(logs / HERE)
+    assert main(["export", "latest", "--out", "x"]) == 2
+    assert f"{THERE}" in capsys.readouterr().err
 
 
 def test_every_option_and_argument_that_takes_a_run_takes_latest(logs: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,10 +59,36 @@ def test_the_name_is_the_same_in_every_process_that_may_take_part(one: SearchReq
     assert name_of(one) == name_of(replace(one, trials=50, seed=7, blocks=0))
 
 
-@pytest.mark.parametrize("before", ["cpu-config SM8150 emulated", "cpu-config"])
-def test_a_study_under_the_name_of_an_earlier_version_goes_on(tmp_path: Path, before: str) -> None:
+def test_a_name_tells_what_is_not_left_at_its_default() -> None:
+    step = replace(LENET, optimizer="adam", micro_batch=2, classes=7)
+    assert re.fullmatch(
+        "cpu-config energy lenet b4 on meizu-16t, classes 7, optimizer adam, micro-batch 2, space coarse, "
+        "deadline 0.5s, memory 1GB [0-9a-f]{6}",
+        name_of(replace(PLAIN, step=step, space="coarse", deadline="500ms", memory_limit="1GB")),
+    )
+    assert re.fullmatch(r"cpu-config energy lenet b4 on meizu-16t [0-9a-f]{6}", name_of(
+        replace(PLAIN, step=LENET, space="every")
+    ))  # fmt: skip
+
+
+def test_searches_that_can_share_a_study_have_one_name() -> None:
+    one = replace(PLAIN, step=LENET, memory_limit="1GB", deadline="500ms")
+    for other in (
+        replace(one, memory_limit="1000MB"),
+        replace(one, deadline="0.5s", space="every"),
+    ):
+        assert name_of(other) == name_of(one)
+
+
+@pytest.mark.parametrize("before", ["cpu-config SM8150 emulated", "cpu-config", None])
+def test_a_study_under_the_name_of_an_earlier_version_goes_on(
+    tmp_path: Path, before: str | None
+) -> None:
     url = f"journal:{tmp_path}/study"
     search = replace(PLAIN, storage=url)
+    if before is None:
+        search = replace(search, space="coarse")
+        before = name_of(search).replace(", space coarse", "")
     study_of(search.study_request(choose(None, (), "meizu-16t")), open_storage(url), before)
     assert name_of(search) == before
     # Another search, which was refused under that name, begins a study of its own.

@@ -21,6 +21,7 @@ from autotune.cli.shared.output import (
     speedup_text,
     time_text,
     times_text,
+    with_wide,
     write_table,
 )
 from autotune.doctor.check import Check
@@ -83,7 +84,9 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     for row, task in zip(kernels, shown, strict=True):
         told = row[head.index("kernel") : head.index("role")].strip()
         name = short_name(task.spec) if columns > 80 else short_name(task.spec).replace("2d ", " ")
-        assert name.startswith(told.rstrip("…")), told
+        begin, _, end = told.partition("…")
+        assert name.startswith(begin), told
+        assert name.endswith(end), told
         role = {"forward": "fwd", "data_grad": "dgrad", "weight_grad": "wgrad", "update": "upd"}
         shown_role = task.role if columns > 80 else role[task.role]
         assert row[head.index("role") :].split()[:2] == [shown_role, str(task.count)]
@@ -113,6 +116,56 @@ def test_sizes_of_convolutions_can_be_read_at_every_width(
         task = some[int(row.split()[0]) - 1]
         channels = re.match(r"conv2d (c\d+ \d+x\d+ k\d+)", short_name(task.spec))
         assert channels is None or f" {channels[1]}" in row
+
+
+def test_kernels_of_a_small_model_have_names_that_tell_them_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], googlenet: Result
+) -> None:
+    graph = formed(build_model("lenet", 4, 10), StepForm("channels_first"))
+    some = [
+        replace(googlenet.tasks[0], spec=task.kernel.spec, role=task.kernel.role, count=task.count)
+        for task in tasks(graph)
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    show_kernels(replace(googlenet, tasks=tuple(some)), None)
+    head, _, *rows = lines_of(capsys)
+    named: dict[str, set[str]] = {}
+    for row in rows[: len(some)]:
+        told = row[head.index("kernel") : head.index("role")].strip()
+        task = some[int(row.split()[0]) - 1]
+        named.setdefault(told, set()).add(short_name(task.spec))
+    assert [told for told, names in named.items() if len(names) > 1] == []
+
+
+def test_a_column_that_is_the_same_in_each_row_is_dropped_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = (
+        Column("kernel"),
+        Column("cores", rank=9, differing=True),
+        number("speed-up", rank=1),
+    )
+    write_table(
+        columns, [("a" * 40, "all, 2 threads", "1" * 30), ("b" * 40, "all, 2 threads", "2")]
+    )
+    assert lines_of(capsys)[0].split() == ["kernel", "speed-up"]
+    write_table(
+        columns, [("a" * 40, "all, 2 threads", "1" * 30), ("b" * 40, "all, 4 threads", "2")]
+    )
+    assert lines_of(capsys)[0].split() == ["kernel", "cores"]
+    write_table(columns, [("a", "all", "1"), ("b", "all", "2")])
+    assert lines_of(capsys)[0].split() == ["kernel", "cores", "speed-up"]
+
+
+@pytest.mark.parametrize("command", [["targets"], ["records", "list", str(SAMPLE.parent)]])
+def test_rows_have_one_line_where_there_is_little_room(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(command) == 0
+    rows = capsys.readouterr().out.partition("─\n")[2].partition("\nnot shown")[0].splitlines()
+    assert len(rows) == (5 if command == ["targets"] else 1)
 
 
 def test_a_kernel_without_an_untuned_time_says_why(
@@ -228,7 +281,7 @@ def test_tables_fit(
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_checks_of_a_machine_fit_and_are_whole(
+def test_checks_of_a_machine_have_a_line_each_and_are_whole_where_asked(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -236,10 +289,14 @@ def test_checks_of_a_machine_fit_and_are_whole(
     check = Check(
         "package apache-tvm-ffi", "ok", found, "TVM; any other version crashes its search"
     )
-    write_report([check] * 3, True)
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= columns
-    assert all(shown.count(f"word{n} ") + shown.count(f"word{n}\n") == 3 for n in range(30))
+    checks = [check, replace(check, name="Python"), replace(check, name="cmake", status="missing")]
+    write_report(checks, True)
+    table, _, fixes = capsys.readouterr().out.partition("\n\n")
+    assert max(map(len, table.splitlines())) <= columns
+    assert [line.split()[0] for line in table.splitlines()[2:5]] == ["package", "Python", "cmake"]
+    assert found in fixes
+    with_wide(lambda: write_report(checks, True))(wide=True)
+    assert capsys.readouterr().out.count(found) == 4
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,12 +28,22 @@ from autotune.cli.shared import (
 from autotune.errors import counted
 
 
+def _comparable(run: Path, option: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run that cannot be compared, or not with the other run, if that is already known."""
+    from autotune.records import is_run, read_run
+    from autotune.report.comparing import check_comparable
+
+    other = options["second" if option == "first" else "first"]
+    known = isinstance(other, Path) and is_run(other)
+    check_comparable(read_run(run), read_run(other if known else run))
+
+
 @with_wide
 def compare(
     first: Annotated[
         Path,
         typer.Argument(
-            parser=run_path(),
+            parser=run_path("kernels", "joint", "cpu-config", "profile", check=_comparable),
             autocompletion=completion.runs,
             metavar="FIRST",
             help="Folder of a run that has ended.",
@@ -42,7 +52,7 @@ def compare(
     second: Annotated[
         Path,
         typer.Argument(
-            parser=run_path(),
+            parser=run_path("kernels", "joint", "cpu-config", "profile", check=_comparable),
             autocompletion=completion.runs,
             metavar="SECOND",
             help="Folder of another one of the same command.",
@@ -64,7 +74,7 @@ def compare(
       autotune compare logs/20260102T030405Z-joint-sm8150 logs/20260103T030405Z-joint-sm8150 --html both.html
     """
     from autotune.cli.commands.report import write_page
-    from autotune.jobs.provenance import Work
+    from autotune.jobs.provenance import Work, command_line
     from autotune.reading import reading
     from autotune.records import read_run
     from autotune.report.comparing import compare_page, compared
@@ -72,7 +82,7 @@ def compare(
     runs = read_run(first), read_run(second)
     with reading(f"{first} or {second}"):
         found = compared(*runs)
-        page = compare_page(found, *runs) if html is not None else ""
+        page = compare_page(found, *runs, command_line()) if html is not None else ""
         if not json:
             show(found)
     if html is not None:

@@ -117,7 +117,12 @@ def _as_json(one: Listed) -> dict[str, object]:
 
 @with_wide
 def show(
-    serial: Annotated[str, typer.Argument(help="Serial, as `autotune devices` lists it.")],
+    serial: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.devices, help="Serial, as `autotune devices` lists it."
+        ),
+    ],
     ssh: Ssh = None,
     json: Json = False,
 ) -> None:
@@ -261,6 +266,7 @@ def restore(
     forget: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.left_behind,
             metavar="SERIAL",
             help="Forget a device that will not come back.",
         ),

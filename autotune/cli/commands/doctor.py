@@ -56,7 +56,7 @@ def write_report(checks: list[Check], ready: bool) -> None:
         (
             Column("check"),
             Column("status"),
-            Column("found", least=20, prose=True),
+            Column("found", least=40),
             Column("needed for", rank=1, least=16, prose=True),
         ),
         [(check.name, check.status, check.found, check.needed_for) for check in checks],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from autotune.records import Run
 
 
+def _exportable(run: Path, _: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run that cannot be exported."""
+    from autotune.jobs.kernels import ExportRequest, exported
+
+    if (out := options["out"]) is None:
+        return
+    moved = tuple(one for one in options["run"] or () if isinstance(one, Path))
+    allow = options["allow_stand_in"]
+    exported(ExportRequest(out, (run,), (), moved, options["kind"], allow_stand_in=allow))
+
+
 def export(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            parser=run_path("kernels", "joint"),
+            parser=run_path("kernels", "joint", check=_exportable),
             autocompletion=completion.runs,
             metavar="RUN|PLAN...",
             help="Folders of finished runs, or plans of `autotune joint`.",

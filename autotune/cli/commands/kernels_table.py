@@ -39,7 +39,7 @@ def show(result: Result, notice: str | None) -> None:
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            number("count"),
+            Column("count", right=True, rank=1, differing=True),
             number("untuned"),
             number("tuned"),
             speedups("speed-up (95 %)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,14 @@ from autotune.cli.shared import (
 _ROWS = 20
 
 
+def _has_point(run: Path, _: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run without the point whose cores and clocks are taken."""
+    from autotune.jobs.requests import point_of
+    from autotune.records import read_run
+
+    point_of(read_run(run), options["point"] or "best")
+
+
 @with_wide
 def profile(
     model: Model = None,
@@ -72,7 +81,7 @@ def profile(
     of: Annotated[
         Path | None,
         typer.Option(
-            parser=run_path("cpu-config", "joint"),
+            parser=run_path("cpu-config", "joint", check=_has_point),
             autocompletion=completion.runs,
             metavar="FOLDER",
             help="Run of cpu-config that --point is taken from.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,7 +70,7 @@ def list_databases(
     write_table(
         (
             Column("records", least=24),
-            Column("device", least=18, prose=True),
+            Column("device", least=18),
             Column("driver", rank=5, least=12),
             Column("TVM", rank=6),
             Column("target", rank=2),
@@ -77,7 +78,7 @@ def list_databases(
             number("kernels"),
             number("schedules", rank=3),
             number("trials", rank=1),
-            Column("best step", least=18, prose=True),
+            Column("best step", least=26, named=True),
         ),
         [
             (
@@ -140,7 +141,7 @@ def show(
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            Column("cores", least=14),
+            Column("cores", least=14, rank=9, differing=True),
             number("untuned"),
             number("best"),
             number("speed-up", rank=1),
@@ -329,7 +330,7 @@ def diff(
             name_of("kernel"),
             Column("kernel", whole=True),
             roles(),
-            Column("cores", least=14),
+            Column("cores", least=14, rank=9, differing=True),
             number("A"),
             number("B"),
             Column("better"),
@@ -363,7 +364,9 @@ def diff(
 
 def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
     """Prints the command that joins two databases."""
-    write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", "merged")
+    names = chain(["merged"], (f"merged-{number}" for number in count(2)))
+    out = next(name for name in names if not Path(name).exists())
+    write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", out)
 
 
 @waiting(_READ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +12,25 @@ from autotune.cli.options import completion, run_path
 from autotune.cli.shared import say_next, write_next
 
 if TYPE_CHECKING:
-    from autotune.records import Result, Run
+    from autotune.records import Kind, Result, Run
+
+
+def _reportable(run: Path, _: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run that has no page, or with --csv or --t4 no such table."""
+    from autotune.records import read_run
+
+    found = read_run(run)
+    if options["csv"] is not None or options["t4"] is not None:
+        _of_kernels(found)
+    if options["out"] is not None or options["csv"] is options["t4"] is None:
+        _kind(found)
 
 
 def report(
     run: Annotated[
         Path,
         typer.Argument(
-            parser=run_path(ended=False),
+            parser=run_path(ended=False, check=_reportable),
             autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of kernels, joint, cpu-config or profile.",
@@ -89,19 +101,9 @@ def _page(found: Run) -> str:
         UsageError: The run has no page, or nothing was measured yet.
         RecordError: Its records are damaged.
     """
-    from autotune.errors import UsageError
     from autotune.reading import reading
-    from autotune.records import kind_of
 
-    kind = kind_of(found.about)
-    if kind is None:
-        raise UsageError(
-            f"{found.path} is of no command that is known here",
-            hint="give a run of kernels, joint, cpu-config or profile",
-        )
-    unfinished = ""
-    if found.result is None:
-        unfinished = _unfinished(found, kind)
+    kind, unfinished = _kind(found)
     with reading(found.path):
         if kind == "kernels":
             return _kernels(found, unfinished)
@@ -112,6 +114,24 @@ def _page(found: Run) -> str:
 
             return comparison_page(found.about, found.events, found.result, unfinished)
         return _search(found, unfinished)
+
+
+def _kind(found: Run) -> tuple[Kind, str]:
+    """Returns the kind of a run that has a page, and a text saying that it has not ended, which may be empty.
+
+    Raises:
+        UsageError: The run has no page, or nothing was measured yet.
+    """
+    from autotune.errors import UsageError
+    from autotune.records import kind_of
+
+    kind = kind_of(found.about)
+    if kind is None:
+        raise UsageError(
+            f"{found.path} is of no command that is known here",
+            hint="give a run of kernels, joint, cpu-config or profile",
+        )
+    return kind, _unfinished(found, kind) if found.result is None else ""
 
 
 def _unfinished(run: Run, kind: str) -> str:

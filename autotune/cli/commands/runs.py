@@ -38,9 +38,9 @@ def runs(
     if folder is not None and logs is not None:
         raise UsageError("DIR and --logs are the same", hint="give one of them")
     folder = folder or logs or LOGS
-    if not folder.is_dir() and folder != LOGS:
+    if not folder.is_dir() and (folder != LOGS or folder.exists()):
         raise UsageError(
-            f"there is no folder {folder}",
+            f"{folder} is not a folder" if folder.exists() else f"there is no folder {folder}",
             hint="give the folder that runs were made in, as --logs names it",
         )
     found = [_described(run, about) for run, about in all_runs(folder)]
@@ -65,6 +65,8 @@ def _tell_next(found: list[dict[str, Any]], folder: Path) -> None:
 
 
 def _show(found: list[dict[str, Any]]) -> None:
+    from autotune.records import command_of
+
     write_table(
         (
             Column("run", least=36),
@@ -78,7 +80,7 @@ def _show(found: list[dict[str, Any]]) -> None:
         [
             (
                 Path(one["path"]).name,
-                one["kind"] or "-",
+                command_of(one["kind"]) if one["kind"] else "-",
                 one["model"] or "-",
                 "-" if one["batch"] is None else str(one["batch"]),
                 one["device"] or "-",

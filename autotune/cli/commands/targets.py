@@ -62,9 +62,9 @@ def _show(described: list[tuple[TargetSpec, Limits | None]]) -> None:
         (
             Column("target"),
             Column("family"),
-            Column("description", least=30, prose=True),
+            Column("description", least=56, named=True),
             Column("search space", rank=1),
-            Column("limits", rank=2, least=30, prose=True),
+            Column("limits", rank=2, least=30, named=True),
             Column("TVM target", rank=3),
         ),
         [

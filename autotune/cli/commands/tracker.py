@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.commands.devices import Json
-from autotune.cli.options import Ssh
+from autotune.cli.options import Ssh, completion
 from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
 from autotune.jobs.device import restore_left_behind
 
@@ -26,6 +26,7 @@ def up(
     device: Annotated[
         list[str] | None,
         typer.Option(
+            autocompletion=completion.devices,
             metavar="SERIAL",
             help="A device, as `autotune devices` lists it; may be repeated. [default: all that are ready]",
         ),

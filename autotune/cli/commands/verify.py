@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import Ssh
+from autotune.cli.options import Ssh, completion
 from autotune.cli.shared import (
     Column,
     name_of,
@@ -36,6 +36,7 @@ def verify(
     device: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.places,
             metavar="host|qemu|SERIAL",
             help="Where to run its kernels; qemu emulates aarch64 here, a serial is one that `autotune devices` "
             "lists. [default: this host]",

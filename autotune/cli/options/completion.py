@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from autotune.cli.options.completion_scripts import SCRIPTS, Shell
 from autotune.cli.shared import results
 
 PROGRAM, VARIABLE = "autotune", "_AUTOTUNE_COMPLETE"
+FOLDER, FILE = "folder", "file"
+"""Marks of paths: shells quote them, and add no space after a folder."""
+
+Name = str | tuple[str, str]
+"""A word that can follow, or the word and what it is."""
 
 
 def targets(incomplete: str) -> list[str]:
@@ -37,7 +42,7 @@ def profiles(incomplete: str) -> list[str]:
     return _beginning(incomplete, list(profile.names()))
 
 
-def spaces(incomplete: str) -> list[str]:
+def spaces(incomplete: str) -> list[Name]:
     """Completes names of the shipped spaces of cores and clocks, and TOML files."""
     from autotune.compiler.target import folder
 
@@ -45,7 +50,7 @@ def spaces(incomplete: str) -> list[str]:
     return [*_beginning(incomplete, sorted(names)), *space_files(incomplete)]
 
 
-def space_files(incomplete: str) -> list[str]:
+def space_files(incomplete: str) -> list[tuple[str, str]]:
     """Completes TOML files."""
     return _paths(incomplete, ".toml")
 
@@ -75,7 +80,7 @@ def samplers(incomplete: str) -> list[str]:
     return _beginning(incomplete, ["tpe", "nsga2", "random", "grid"])
 
 
-def runs(incomplete: str) -> list[str]:
+def runs(incomplete: str) -> list[Name]:
     """Completes `latest`, the runs in the typed folder or in `logs`, and other folders and files of records."""
     from autotune.cli.options.latest import LATEST, LOGS
 
@@ -83,7 +88,10 @@ def runs(incomplete: str) -> list[str]:
     made = sorted((path.parent for path in typed.glob("*/run.json")), reverse=True)
     found = _beginning(incomplete, [LATEST, *map(str, made)])
     others = _paths(incomplete, ".records.gz", ".json")
-    return [*found, *(path for path in others if path.rstrip("/") not in found)]
+    return [
+        *((name, FILE) if name != LATEST else name for name in found),
+        *((path, kind) for path, kind in others if path.rstrip("/") not in found),
+    ]
 
 
 def objectives(incomplete: str) -> list[str]:
@@ -108,17 +116,45 @@ def optimizers(incomplete: str) -> list[str]:
     return _beginning(incomplete, list(ALGORITHMS))
 
 
-def _paths(incomplete: str, *endings: str) -> list[str]:
-    """Completes folders, and files with these endings."""
+def devices(incomplete: str) -> list[str]:
+    """Completes serials of devices that are ready, and `local`."""
+    from autotune.devices import discovery
+    from autotune.errors import AutotuneError
+    from autotune.jobs.device import boards
+
+    try:
+        named = boards()
+    except AutotuneError:  # Told by the command itself.
+        named = []
+    return _beginning(incomplete, discovery.ready(named))
+
+
+def places(incomplete: str) -> list[str]:
+    """Completes places where an export can be checked."""
+    return [*_beginning(incomplete, ["host", "qemu"]), *devices(incomplete)]
+
+
+def left_behind(incomplete: str) -> list[str]:
+    """Completes serials of devices on which a crashed run left changes."""
+    from autotune.devices import left_behind
+
+    return _beginning(incomplete, [left.serial for left in left_behind()])
+
+
+def _paths(incomplete: str, *endings: str) -> list[tuple[str, str]]:
+    """Completes folders, and files with these endings, each with its mark."""
     typed = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
     try:
         inside = sorted(Path(typed or ".").expanduser().iterdir())
     except OSError:
         return []
     shown = [path for path in inside if not path.name.startswith(".")]
-    found = [f"{typed}{path.name}/" for path in shown if path.is_dir()]
-    found += [f"{typed}{path.name}" for path in shown if path.name.endswith(endings)]
-    return _beginning(incomplete, found)
+    folders = [f"{typed}{path.name}/" for path in shown if path.is_dir()]
+    files = [f"{typed}{path.name}" for path in shown if path.name.endswith(endings)]
+    return [
+        *((name, FOLDER) for name in _beginning(incomplete, folders)),
+        *((name, FILE) for name in _beginning(incomplete, files)),
+    ]
 
 
 def _beginning(incomplete: str, names: Sequence[str]) -> list[str]:
@@ -128,20 +164,14 @@ def _beginning(incomplete: str, names: Sequence[str]) -> list[str]:
 def ready_to_complete() -> None:
     """Makes the command line answer the shells' completion requests."""
     if VARIABLE in os.environ:
-        # Bash splits `--target=ad` into three words.
-        words, joined = re.subn(r" =(?= \S)", "", os.environ.get("COMP_WORDS", ""))
-        if joined:
-            os.environ["COMP_WORDS"] = words
-            os.environ["COMP_CWORD"] = str(int(os.environ["COMP_CWORD"]) - joined)
+        os.environ["COLUMNS"] = "9999"  # What a word is, is told in one line.
         from typer.completion import completion_init  # type: ignore[attr-defined]  # not in its __all__
 
         completion_init()
 
 
 def completion(
-    shell: Annotated[
-        Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", show_default=False)
-    ],
+    shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)],
     install: Annotated[
         bool, typer.Option("--install", help="Install it where the shell loads completions.")
     ] = False,
@@ -159,15 +189,13 @@ def completion(
     from autotune.errors import UsageError
 
     if not install:
-        script = typers.get_completion_script(  # type: ignore[attr-defined]  # not in its __all__
-            prog_name=PROGRAM, complete_var=VARIABLE, shell=shell
-        )
-        print(script, file=results())
+        print(SCRIPTS[shell], file=results())
         return
     try:
         _, path = typers.install(  # type: ignore[attr-defined]  # not in its __all__
             shell=shell, prog_name=PROGRAM, complete_var=VARIABLE
         )
+        path.write_text(f"{SCRIPTS[shell]}\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"{error.filename} cannot be written: {error.strerror}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -55,15 +54,6 @@ def processors_for(option: str, options: Mapping[str, Any]) -> tuple[Processor, 
     return ()
 
 
-def kinds_for(option: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the kind of the run that a run is compared with; empty if it may be of any kind."""
-    from autotune.records import is_run, kind_of, read_run
-
-    other = options.get({"first": "second", "second": "first"}.get(option, ""))
-    kind = kind_of(read_run(other).about) if isinstance(other, Path) and is_run(other) else None
-    return () if kind is None else (kind,)
-
-
 def _tuned(options: Mapping[str, Any]) -> Processor:
     """Returns the processor that `autotune kernels` tunes for."""
     from autotune.jobs.requests import KernelsRequest
@@ -90,4 +80,4 @@ def _trained(options: Mapping[str, Any]) -> tuple[Processor, ...]:
     return (Processor("cpu", ARM_TRIPLE if there else ""),)
 
 
-__all__ = ["Processor", "kinds_for", "processor_of", "processors_for"]
+__all__ = ["Processor", "processor_of", "processors_for"]

@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.cli.options.fitting import Processor, kinds_for, processor_of, processors_for
+from autotune.cli.options.fitting import Processor, processor_of, processors_for
 from autotune.cli.shared import Later
-from autotune.errors import RecordError, UsageError, meant
+from autotune.errors import AutotuneError, RecordError, UsageError, meant
 
 LATEST = "latest"
 LOGS = Path("logs")
 _BEST_PLAN = Path("plans", "best.json")
 
+Check = Callable[[Path, str, Mapping[str, Any]], object]
+"""Refuses a run that a command cannot take, with an `AutotuneError`.
 
-def run_path(*kinds: str, ended: bool = True) -> Callable[[str], Path]:
+It is given the run's folder, the Python name of the option, and the values of all options by their Python names.
+"""
+
+
+def run_path(*kinds: str, ended: bool = True, check: Check | None = None) -> Callable[[str], Path]:
     """Returns a parser of run paths in which `latest` is the newest run that fits the command line.
 
     `latest` is the newest run in `logs`, and `DIR/latest` is the newest run in another folder. A path in the run
@@ -27,10 +33,11 @@ def run_path(*kinds: str, ended: bool = True) -> Callable[[str], Path]:
     Args:
         kinds: Kinds as in `autotune.records.run_kinds.Kind`; none for all.
         ended: Whether only runs that have ended fit.
+        check: Further check of the command; None if it takes all such runs.
     """
 
     def path(text: str) -> Any:
-        return _path(Path(text), Path(), kinds, ended=ended)
+        return _path(Path(text), Path(), kinds, ended=ended, check=check)
 
     return path
 
@@ -45,7 +52,9 @@ def plan_path() -> Callable[[str], Path]:
     return path
 
 
-def _path(path: Path, usual: Path, kinds: tuple[str, ...], *, ended: bool) -> Path | LatestRun:
+def _path(
+    path: Path, usual: Path, kinds: tuple[str, ...], *, ended: bool, check: Check | None = None
+) -> Path | LatestRun:
     """Returns a path, or a `Later` if it contains `latest`.
 
     Args:
@@ -53,6 +62,7 @@ def _path(path: Path, usual: Path, kinds: tuple[str, ...], *, ended: bool) -> Pa
         usual: File in the run that is meant if none is named.
         kinds: Kinds of run.
         ended: Whether only runs that have ended fit.
+        check: Further check of the command.
 
     Raises:
         UsageError: There is no such run, but one of a similar name.
@@ -63,7 +73,7 @@ def _path(path: Path, usual: Path, kinds: tuple[str, ...], *, ended: bool) -> Pa
         at = path.parts.index(LATEST)
         folder = Path(*path.parts[:at]) if at else LOGS
         file = Path(*path.parts[at + 1 :])
-        return LatestRun(folder, usual if file == Path() else file, kinds, ended)
+        return LatestRun(folder, usual if file == Path() else file, kinds, ended, check)
     beside = path.parent if len(path.parts) > 1 else LOGS
     named = {run.name: run for run, _ in all_runs(beside)} | {LATEST: path.with_name(LATEST)}
     if near := meant(path.name, named):
@@ -80,43 +90,51 @@ class LatestRun(Later):
         file: File or folder in the run that is meant; the run itself if it is empty.
         kinds: Kinds of run; none for all.
         ended: Whether only runs that have ended fit.
+        check: Further check of the command.
     """
 
     folder: Path
     file: Path
     kinds: tuple[str, ...]
     ended: bool
+    check: Check | None = None
 
     def found(self, option: str, options: Mapping[str, Any]) -> Path:
-        """Returns the path; see `Later`."""
+        """Returns the path; see `Later`.
+
+        If the check refuses every run, its error of the newest run is raised.
+        """
         wanted = processors_for(option, options) if "kernels" in self.kinds else ()
-        kinds = self.kinds or kinds_for(option, options)
+        refused: AutotuneError | None = None
         for run, about in all_runs(self.folder):
-            if self._fits(run, about, kinds, wanted):
+            if not self._fits(run, about, wanted):
+                continue
+            try:
+                if self.check is not None:
+                    self.check(run, option, options)
+            except AutotuneError as error:
+                refused = refused or error
+            else:
                 return run / self.file
+        if refused is not None:
+            raise refused
         raise UsageError(
-            f"{LATEST}: no run{self._what(kinds, wanted)} in {self.folder}",
+            f"{LATEST}: no run{self._what(wanted)} in {self.folder}",
             hint=f"`autotune runs DIR` lists the runs of a folder, and DIR/{LATEST} is its newest run",
         )
 
-    def _fits(
-        self,
-        run: Path,
-        about: Mapping[str, Any],
-        kinds: tuple[str, ...],
-        wanted: tuple[Processor, ...],
-    ) -> bool:
+    def _fits(self, run: Path, about: Mapping[str, Any], wanted: tuple[Processor, ...]) -> bool:
         from autotune.records import kind_of
 
         return (
-            (not kinds or kind_of(about) in kinds)
+            (not self.kinds or kind_of(about) in self.kinds)
             and (not wanted or processor_of(about) in (None, *wanted))
             and (run / self.file).exists()
             and (not self.ended or (run / "result.json").is_file())
         )
 
-    def _what(self, kinds: tuple[str, ...], wanted: tuple[Processor, ...]) -> str:
-        told = f" of {' or '.join(kinds)}" if kinds else ""
+    def _what(self, wanted: tuple[Processor, ...]) -> str:
+        told = f" of {' or '.join(self.kinds)}" if self.kinds else ""
         if wanted:
             told += f" for {' or '.join(map(str, wanted))}"
         if self.file != Path():

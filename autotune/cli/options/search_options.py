@@ -21,7 +21,10 @@ Objective = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(
-        "--device", metavar="SERIAL", help="Device, as `autotune devices` lists it; or local."
+        "--device",
+        autocompletion=completion.devices,
+        metavar="SERIAL",
+        help="Device, as `autotune devices` lists it; or local.",
     ),
 ]
 Ssh = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +15,16 @@ if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
 
 
+def _applicable(run: Path, _: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run or a plan whose configuration cannot be set on a device."""
+    _chosen(run, options["point"])
+
+
 def apply(
     run: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("cpu-config", "joint"),
+            parser=run_path("cpu-config", "joint", check=_applicable),
             autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of cpu-config or joint that has ended; or a plan of `autotune joint`.",
@@ -32,7 +38,12 @@ def apply(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="SERIAL", help="[default: the one it was measured on]"),
+        typer.Option(
+            "--device",
+            autocompletion=completion.devices,
+            metavar="SERIAL",
+            help="[default: the one it was measured on]",
+        ),
     ] = None,
     ssh: Annotated[
         list[str] | None,
@@ -52,36 +63,11 @@ def apply(
       autotune devices restore
     """
     from autotune.devices import cpu_list_text
-    from autotune.errors import UsageError
     from autotune.jobs.device import choose
-    from autotune.jobs.requests import point_of
-    from autotune.records import read_run
-    from autotune.studies.plans import is_plan, read_plan
     from autotune.studies.space import CpuConfiguration
     from autotune.studies.space import apply as set_on
 
-    if is_plan(run):
-        if point is not None:
-            raise UsageError("a plan is one point", hint="leave --point out")
-        plan = read_plan(run)
-        if len(plan.settings) > 1:
-            raise UsageError(
-                f"{run} goes through {len(plan.settings)} configurations in a step, and one can be held",
-                hint=f"apply {run.with_name('best.json')}",
-            )
-        chosen, before, emulate = plan.settings[0], dict(plan.device), plan.emulated
-    else:
-        found = read_run(run)
-        point = point or "best"
-        chosen = point_of(found, point)
-        before, emulate = found.about["device"], found.about.get("request", {}).get("emulate")
-    if chosen.get("clusters") is None:
-        raise UsageError(f"'{point}' is the default: there is nothing to set")
-    if emulate:
-        raise UsageError(
-            f"{run} was measured on a model in the process that searched, which is gone",
-            hint="apply needs a device: search with --device",
-        )
+    chosen, point, before = _chosen(run, point)
     ready = choose(device or before["serial"], ssh or (), None)
     _same_kind(before, ready.info)
     configuration = CpuConfiguration.from_json(chosen, [c.name for c in ready.info.clusters])
@@ -108,6 +94,46 @@ def apply(
         typer.echo("no clock was set: the search left them to the system")
     write_next("devices", "restore")
     return 0
+
+
+def _chosen(run: Path, point: str | None) -> tuple[dict[str, Any], str | None, dict[str, Any]]:
+    """Returns the configuration to set, the name of its point, and the device that it was measured on.
+
+    Args:
+        run: A run, or a plan.
+        point: Name of a point of a run; None for the best.
+
+    Raises:
+        UsageError: There is nothing to set, or only a model of a device was measured.
+    """
+    from autotune.errors import UsageError
+    from autotune.jobs.requests import point_of
+    from autotune.records import read_run
+    from autotune.studies.plans import is_plan, read_plan
+
+    if is_plan(run):
+        if point is not None:
+            raise UsageError("a plan is one point", hint="leave --point out")
+        plan = read_plan(run)
+        if len(plan.settings) > 1:
+            raise UsageError(
+                f"{run} goes through {len(plan.settings)} configurations in a step, and one can be held",
+                hint=f"apply {run.with_name('best.json')}",
+            )
+        chosen, before, emulate = plan.settings[0], dict(plan.device), plan.emulated
+    else:
+        found = read_run(run)
+        point = point or "best"
+        chosen = point_of(found, point)
+        before, emulate = found.about["device"], found.about.get("request", {}).get("emulate")
+    if chosen.get("clusters") is None:
+        raise UsageError(f"'{point}' is the default: there is nothing to set")
+    if emulate:
+        raise UsageError(
+            f"{run} was measured on a model in the process that searched, which is gone",
+            hint="apply needs a device: search with --device",
+        )
+    return chosen, point, before
 
 
 def _same_kind(before: dict[str, Any], info: DeviceInfo) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,11 +12,21 @@ from autotune.cli.options import completion, run_path
 from autotune.cli.shared import write_json, write_next, write_text
 
 
+def _has_points(run: Path, _: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run without the points that are compared."""
+    from autotune.jobs.requests import point_of
+    from autotune.records import read_run
+
+    found = read_run(run)
+    for name in (options["first"], options["second"]):
+        point_of(found, name)
+
+
 def compare(
     run: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("cpu-config", "joint"),
+            parser=run_path("cpu-config", "joint", check=_has_points),
             autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of cpu-config that has ended.",

@@ -24,12 +24,19 @@ if TYPE_CHECKING:
     from autotune.jobs.search import ReplayRequest, ReplayResult
 
 
+def _measured(run: Path, *_: object) -> None:
+    """Refuses a run without a measurement."""
+    from autotune.studies.replay import read
+
+    read(run)
+
+
 @with_wide
 def replay(
     recorded: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("cpu-config", ended=False),
+            parser=run_path("cpu-config", ended=False, check=_measured),
             autocompletion=completion.runs,
             metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "

@@ -8,7 +8,8 @@ import os
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ import typer
 from autotune.cli.shared.streams import results
 from autotune.errors import printable
 from autotune.jobs.provenance import Work, command_line_of, named
+from autotune.times import rate_text as rate_text
+from autotune.times import time_text as time_text
+from autotune.times import times_text as times_text
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
@@ -44,9 +48,11 @@ class Column:
         right: Whether it is right-aligned, as numbers are.
         rank: 0 for a column that is always shown. Of the others, the one with the highest rank is dropped first.
         least: Width to which its cells may be shortened to make room for other columns; 0 for no shortening.
-        prose: Whether long cells are wrapped instead of shortened.
+        prose: Whether long cells are wrapped instead of shortened, if dropping columns does not make room.
         whole: Whether it is shown only with `--wide`, where it replaces the column before it, its short form.
-        named: Whether its cells are names, whose beginning tells most: they are cut at their end, to one line.
+        named: Whether its cells are names, whose beginning tells most: they are cut to one line. An eighth of their
+            end at most is kept, where they would look alike.
+        differing: Whether its rank counts only where it is the same in each row; else it is always shown.
         short: Returns a shorter form of a cell, which is shown where names would have too little room.
     """
 
@@ -57,6 +63,7 @@ class Column:
     prose: bool = False
     whole: bool = False
     named: bool = False
+    differing: bool = False
     short: Callable[[str], str] | None = None
 
 
@@ -194,9 +201,9 @@ def write_text(text: str) -> None:
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Writes a table to stdout, no wider than the terminal.
 
-    If there is no room, columns are dropped by rank. Then cells have their short forms, and long cells are cut:
-    names at their end, others in the middle. A line below the table names the missing columns. Empty columns with a
-    rank are dropped too. With `--wide`, everything is shown.
+    If there is no room, columns are dropped; see `Column`. Then cells have their short forms, and long cells are
+    cut: names at their end, others in the middle. A line below the table names the missing columns. Empty columns
+    with a rank are dropped too. With `--wide`, everything is shown.
 
     Args:
         columns: Columns from left to right.
@@ -218,10 +225,11 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
             and (column.rank == 0 or any(row[at] not in _NOTHING for row in every))
         ]
         room = max(terminal_width() or _UNKNOWN, _NARROWEST)
-        shown, widths, missing = _fitted(columns, natural, told, room)
+        same = {at for at in told if len(every) > 1 and len({row[at] for row in every}) == 1}
+        shown, widths, missing = _fitted(columns, natural, told, same, room)
         if any(columns[at].named and widths[at] < min(natural[at], _NAME) for at in shown):
             every = [_short(columns, row) for row in every]
-            shown, widths, missing = _fitted(columns, _natural(columns, every), told, room)
+            shown, widths, missing = _fitted(columns, _natural(columns, every), told, same, room)
     for line in _lines([columns[at] for at in shown], every, shown, widths):
         print(line.rstrip())
     if missing:
@@ -245,23 +253,44 @@ def _short(columns: Sequence[Column], row: Sequence[str]) -> list[str]:
 
 
 def _fitted(
-    columns: Sequence[Column], natural: Sequence[int], told: Sequence[int], room: int
+    columns: Sequence[Column],
+    natural: Sequence[int],
+    told: Sequence[int],
+    same: Collection[int],
+    room: int,
 ) -> tuple[list[int], list[int], list[str]]:
-    """Returns the shown columns, the width of every column, and the titles of columns that are not shown."""
+    """Returns the shown columns, the width of every column, and the titles of columns that are not shown.
+
+    Args:
+        columns: Every column.
+        natural: Widths at which no cell is shortened.
+        told: Places of the columns with something to show.
+        same: Places of the columns that are the same in each row.
+        room: Width of the table.
+    """
     shown = list(told)
     least = [
         min(wide, max(column.least, _cells(column.title))) if column.least or column.prose else wide
         for column, wide in zip(columns, natural, strict=True)
     ]
+    droppable = [
+        at for at in told if columns[at].rank > 0 and (at in same or not columns[at].differing)
+    ]
+    droppable.sort(key=lambda at: (columns[at].rank, at))
 
     def excess(widths: Sequence[int]) -> int:
         return sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) - room
 
     missing: list[int] = []
-    while excess(least) > 0:
-        at = max(shown, key=lambda one: (columns[one].rank, one))
-        if columns[at].rank == 0:
-            break
+    # Columns are dropped for a row to have one line, if dropping them can make room for that.
+    one_line = [
+        wide if column.prose else short
+        for column, wide, short in zip(columns, natural, least, strict=True)
+    ]
+    spare = sum(one_line[at] + len(_GAP) for at in droppable)
+    while droppable and excess(one_line if excess(one_line) <= spare else least) > 0:
+        at = droppable.pop()
+        spare -= one_line[at] + len(_GAP)
         shown.remove(at)
         missing.append(at)
     widths = list(natural)
@@ -291,11 +320,16 @@ def _lines(
         _padded(column.title, room, column) for column, room in zip(columns, wide, strict=True)
     )
     yield "─" * (sum(wide) + len(_GAP) * (len(wide) - 1))
-    alike = [_alike([row[at] for row in rows], room) for at, room in zip(shown, wide, strict=True)]
+    cut = [
+        _in_one_line([row[at] for row in rows], room, column)
+        for column, at, room in zip(columns, shown, wide, strict=True)
+    ]
     for row in rows:
         cells = [
-            _broken(row[at], room, column, alike=row[at] in cut_alike)
-            for column, at, room, cut_alike in zip(columns, shown, wide, alike, strict=True)
+            [one_line[row[at]]]
+            if row[at] in one_line
+            else textwrap.wrap(row[at], room, break_on_hyphens=False)
+            for at, room, one_line in zip(shown, wide, cut, strict=True)
         ]
         for number_of in range(max(map(len, cells))):
             yield _GAP.join(
@@ -304,31 +338,28 @@ def _lines(
             )
 
 
-def _alike(texts: Iterable[str], room: int) -> set[str]:
-    """Returns the texts that would look like another one if they were shortened."""
-    shown: dict[str, set[str]] = {}
-    for text in texts:
-        if _cells(text) > room:
-            shown.setdefault(_cut(text, room), set()).add(text)
-    return {text for alike in shown.values() if len(alike) > 1 for text in alike}
+def _in_one_line(texts: Iterable[str], room: int, column: Column) -> dict[str, str]:
+    """Returns the texts of a column that are shown in one line, as they are shown; the others are wrapped."""
+    whole = {text: text for text in texts if _cells(text) <= room}
+    long = [text for text in dict.fromkeys(texts) if text not in whole]
+    if column.prose:
+        return whole
+    if not column.named:
+        alike = _alike({text: _cut(text, room) for text in long})
+        return whole | {text: _cut(text, room) for text in long if text not in alike}
+    cut: dict[str, str] = {}
+    for tail in range(room // 8 + 1):
+        left = [text for text in long if text not in cut]
+        tried = {text: _cut(text, room, tail) for text in left}
+        alike = _alike(tried)
+        cut |= {text: shown for text, shown in tried.items() if text not in alike}
+    return whole | {text: cut.get(text, _cut(text, room, 0)) for text in long}
 
 
-def _broken(text: str, room: int, column: Column, *, alike: bool) -> list[str]:
-    """Returns the lines of a cell: one, shortened if it has to be, or several if it is wrapped.
-
-    Args:
-        text: The cell.
-        room: Its room.
-        column: Its column.
-        alike: Whether it would look like another cell if it were shortened.
-    """
-    if _cells(text) <= room:
-        return [text]
-    if column.named:
-        return [_cut(text, room, tail=0)]
-    if column.prose or alike:
-        return textwrap.wrap(text, room, break_on_hyphens=False)
-    return [_cut(text, room)]
+def _alike(shown: Mapping[str, str]) -> set[str]:
+    """Returns the texts that are shown as another one is."""
+    count = Counter(shown.values())
+    return {text for text, seen in shown.items() if count[seen] > 1}
 
 
 def _cut(text: str, room: int, tail: int | None = None) -> str:
@@ -368,45 +399,6 @@ def _cells(text: str) -> int:
 def _one_line(text: str) -> str:
     """Returns a cell's text without line breaks and control characters."""
     return printable(" ".join(text.split()) if "\n" in text or "\t" in text else text)
-
-
-def time_text(seconds: float | None) -> str:
-    """Returns a time with three digits in the most readable unit; `-` for None."""
-    if seconds is None:
-        return "-"
-    scale, unit = _unit(seconds)
-    return f"{_fixed(seconds * scale)} {unit}"
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    """Returns scale and name of the unit in which a time is below 1000, or of seconds if there is none."""
-    for scale, unit in ((1e6, "us"), (1e3, "ms")):
-        if float(f"{seconds * scale:.3g}") < 1000:
-            return scale, unit
-    return 1.0, "s"
-
-
-def _fixed(value: float) -> str:
-    """Returns three digits, without an exponent if possible."""
-    value = float(f"{value:.3g}")
-    if 0 < value < 0.1:
-        return f"{value:.3g}"
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
-
-
-def rate_text(value: float) -> str:
-    """Returns a rate, such as samples per second, with three digits and without an exponent."""
-    return _fixed(value)
-
-
-def times_text(ends: Sequence[float] | None) -> str:
-    """Returns an interval of seconds, in the unit of its upper end if both are readable in it; empty for None."""
-    if not ends:
-        return ""
-    scale, unit = _unit(max(ends))
-    if ends[0] * scale < 0.01 * min(1.0, ends[1] * scale):
-        return f"{time_text(ends[0])} to {time_text(ends[1])}"
-    return f"{_fixed(ends[0] * scale)} to {_fixed(ends[1] * scale)} {unit}"
 
 
 def speedup_text(value: float | None, ends: Sequence[float] | None = None) -> str:

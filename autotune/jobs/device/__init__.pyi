@@ -1,6 +1,7 @@
 from .chosen_device import (
     ChosenDevice,
     Program,
+    check_meter,
     choose,
     find_meter,
     on_device,
@@ -15,6 +16,7 @@ from .settings import boards
 
 __all__ = [
     "boards",
+    "check_meter",
     "choose",
     "chosen_cores",
     "ChosenDevice",

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.console import ended_by_signals
-from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, held, probe
+from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, LocalDevice, held, probe
 from autotune.errors import DeviceError, TransientDeviceError, UsageError, choices
 from autotune.jobs.device.left_behind import restore_left_behind
 from autotune.jobs.device.settings import boards
@@ -38,6 +38,23 @@ class ChosenDevice:
     device: Device
     info: DeviceInfo
     sleep: Callable[[float], None]
+
+    @property
+    def name(self) -> str:
+        """The device's name in runs, of kernels too."""
+        from autotune.emulator.device import EmulatedDevice
+
+        if isinstance(self.device, EmulatedDevice):
+            return f"emulated {self.device.profile.name}"
+        if self.device.kind == LocalDevice.kind:
+            from autotune.compiler.runners import host_device
+
+            return host_device().name
+        return f"{self.info.serial} ({self.info.soc})"
+
+    def about(self) -> dict[str, Any]:
+        """Returns the device as `run.json` stores it."""
+        return self.info.to_json() | {"name": self.name}
 
 
 def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> ChosenDevice:
@@ -69,27 +86,42 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
         return ChosenDevice(reached, probe(reached), time.sleep)
 
 
+def check_meter(name: str, *, needed: bool) -> None:
+    """Refuses a meter that no device has.
+
+    Raises:
+        UsageError: There is no such name, or a meter is needed and `none` is given.
+    """
+    if name.startswith(stream.PREFIX):
+        stream.check(name.removeprefix(stream.PREFIX))
+    elif name not in ("auto", "none", *_METERS):
+        raise UsageError(
+            f"there is no meter '{name}'",
+            hint=choices(name, ("auto", "none", *_METERS, "csv:SOURCE")),
+        )
+    elif needed and name == "none":
+        raise UsageError(
+            "--meter none, where the objective or a limit needs joules",
+            hint="leave --meter out, or give --objective latency",
+        )
+
+
 def find_meter(chosen: ChosenDevice, name: str, *, needed: bool) -> Meter | None:
     """Returns the meter with this name, or the best meter for `auto`.
 
     Raises:
-        UsageError: There is no such name.
+        UsageError: There is no such name; see `check_meter`.
         DeviceError: The device has no meter, and one is needed.
     """
+    check_meter(name, needed=needed)
     if name.startswith(stream.PREFIX):
         source = name.removeprefix(stream.PREFIX)
-        stream.check(source)
         if chosen.device.kind == EMULATED_KIND:
             raise UsageError(
                 "--emulate has a clock of its own, which no meter of this host shares",
                 hint="leave --meter out: the model has a meter",
             )
         return channels.stream_meter(source)
-    if name not in ("auto", "none", *_METERS):
-        raise UsageError(
-            f"there is no meter '{name}'",
-            hint=choices(name, ("auto", "none", *_METERS, "csv:SOURCE")),
-        )
     found: list[Meter] = []
     if name not in ("none", "nvml"):
         files = chosen.device.collect(channels.PATTERNS, timeout=_CALL_S)
@@ -99,11 +131,6 @@ def find_meter(chosen: ChosenDevice, name: str, *, needed: bool) -> Meter | None
         found = _gpu_meter(chosen.device)
     if found:
         return found[0]
-    if needed and name == "none":
-        raise UsageError(
-            "--meter none, where the objective or a limit needs joules",
-            hint="leave --meter out, or give --objective latency",
-        )
     if needed:
         what = "no meter" if name == "auto" else f"no meter '{name}'"
         raise DeviceError(

@@ -76,7 +76,7 @@ def export(request: ExportRequest) -> ExportResult:
         UsageError: An option is invalid, or the kernels were measured on a stand-in.
         ToolchainError: A kernel cannot be compiled.
     """
-    variants = _variants(request)
+    variants = exported(request)
     with LiveProgress() as progress:
         manifest = write_export(
             variants,
@@ -91,7 +91,12 @@ def export(request: ExportRequest) -> ExportResult:
     return ExportResult(manifest, untimed)
 
 
-def _variants(request: ExportRequest) -> tuple[Variant, ...]:
+def exported(request: ExportRequest) -> tuple[Variant, ...]:
+    """Returns what a library has: the kernels of each run or plan.
+
+    Raises:
+        UsageError: A run or a plan cannot be exported.
+    """
     if (not request.runs) == (not request.plans):
         raise UsageError(
             "give either runs and plans, or plans with --plan",

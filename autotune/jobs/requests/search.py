@@ -10,6 +10,7 @@ from typing import Any
 from autotune.errors import RecordError, UsageError
 from autotune.jobs.device import (
     ChosenDevice,
+    check_meter,
     finite,
     lasting,
     lasting_space,
@@ -22,10 +23,11 @@ from autotune.jobs.requests.step import StepRequest
 from autotune.reading import Unreadable, typed
 from autotune.records import Run
 from autotune.studies.run import SAMPLERS, StudyRequest
-from autotune.studies.space import OBJECTIVES, CpuSpace
+from autotune.studies.space import OBJECTIVES, CpuSpace, Limits, needs_energy
 
 _LARGEST_SEED = 2**32 - 1
 """The largest seed. Optuna's samplers use NumPy's older generator, which takes no larger one."""
+_MOST_TRIALS = 2**31
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class SearchRequest:
     def checked(self) -> SearchRequest:
         """Returns the request with its values checked, and with paths that are valid in any working directory.
 
+        Everything is checked that is known without the device.
+
         Raises:
             UsageError: An option is invalid.
         """
@@ -109,10 +113,26 @@ class SearchRequest:
             raise UsageError(f"--seed is {self.seed}", hint=f"give one up to {_LARGEST_SEED}")
         if self.study is not None and not self.study.strip():
             raise UsageError("--study is empty", hint="give a name, or leave it out")
+        objective = one_of("--objective", self.objective or "latency", OBJECTIVES)
+        one_of("--sampler", self.sampler or "tpe", SAMPLERS)
+        ranges(self.space)
+        check_meter(self.meter or "auto", needed=needs_energy(objective, self._limits()))
+        if self.per_operator and self.step is None:
+            raise UsageError(
+                "--per-operator needs --model: another program does not go through settings",
+                hint="`autotune profile --command` shows what its calls take",
+            )
+        if self.kernel_trials is not None and not 1 <= self.kernel_trials < _MOST_TRIALS:
+            raise UsageError(
+                f"--kernel-trials is {self.kernel_trials}", hint="give a whole number from 1 on"
+            )
         usual = JOINT_TRIALS if self.joint else SEARCH_TRIALS
+        trials = usual if self.trials is None else self.trials
+        if trials < 1:
+            raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
         return replace(
             self,
-            trials=usual if self.trials is None else self.trials,
+            trials=trials,
             space=lasting_space(self.space),
             storage=lasting(self.storage),
         )
@@ -125,14 +145,11 @@ class SearchRequest:
         """
         objective = one_of("--objective", self.objective or "latency", OBJECTIVES)
         sampler = one_of("--sampler", self.sampler or "tpe", SAMPLERS)
-        if self.trials is None or self.trials < 1:
-            raise UsageError(f"--trials is {self.trials}", hint="give a number from 1 on")
+        assert self.trials is not None
         request = StudyRequest(
             space=self._space(chosen),
             objective=objective,
-            limits=limits(
-                self.deadline, self.energy_budget, self.max_temperature, self.memory_limit
-            ),
+            limits=self._limits(),
             trials=self.trials,
             sampler=sampler,
             model=True if self.model is None else self.model,
@@ -148,6 +165,9 @@ class SearchRequest:
                 )
             request = replace(request, trials=size)
         return request
+
+    def _limits(self) -> Limits:
+        return limits(self.deadline, self.energy_budget, self.max_temperature, self.memory_limit)
 
     def _space(self, chosen: ChosenDevice) -> CpuSpace:
         """Returns the configurations that the device supports and `space` allows."""

@@ -13,7 +13,7 @@ from autotune.errors import UsageError
 from autotune.jobs.requests.defaults import DEFAULT_BATCH
 from autotune.jobs.requests.trusted import allow, check_allowed, model_code
 from autotune.measurement import MemoryKind
-from autotune.records import place_of
+from autotune.records import is_run, place_of
 from autotune.workloads import (
     DataSpec,
     Optimizer,
@@ -165,6 +165,23 @@ class StepRequest:
             self.module,
             self.train,
         )
+
+    def check(self) -> None:
+        """Refuses invalid options of a new step, as far as they are known without running code of the user.
+
+        Raises:
+            UsageError: An option is invalid.
+        """
+        step = self.training_step()
+        form = self.form(step.batch, "channels_first")
+        if not step.captured:
+            step.graph(form)
+        for run in (*self.runs, *self.gpu_runs):
+            if not is_run(Path(run)):
+                raise UsageError(
+                    f"no run at {run}: run.json is missing",
+                    hint="give a folder that `autotune kernels` has made in logs/",
+                )
 
     def form(self, batch: int, usual: str) -> StepForm:
         """Returns the form of the step: micro-batches, recomputation, layout.

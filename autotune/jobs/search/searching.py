@@ -163,6 +163,8 @@ class Search:
             UsageError: An option is invalid.
         """
         checked = request.checked()
+        if checked.step is not None:
+            checked.step.check()
         allow(outside(checked.to_json()))
         return cls(checked, logs, listeners=listeners)
 
@@ -187,8 +189,6 @@ class Search:
     def _prepared(self) -> _Prepared:
         """Returns what is known before anything is made or measured."""
         request = self._request
-        chosen = choose(request.device, request.ssh, request.emulate)
-        study = request.study_request(chosen)
         step = request.step
         if step is not None and self._earlier is not None:
             step = step.placed(self._earlier.path, PUT_BACK)
@@ -200,6 +200,8 @@ class Search:
         command = given_command(
             step, request.command, request.steps_from, emulated=request.emulated
         )
+        chosen = choose(request.device, request.ssh, request.emulate)
+        study = request.study_request(chosen)
         _check_device(request, step, study, chosen)
         wanted = needs_energy(study.objective, study.limits)
         meter = find_meter(chosen, request.meter or "auto", needed=wanted)
@@ -252,10 +254,10 @@ class Search:
         """Returns the run's folder. It is made this late so that a bad option leaves no folder behind."""
         if self._earlier is not None:
             return RunFolder.reopen(self._earlier.path)
-        request, info = prepared.request, prepared.chosen.info
+        request, chosen = prepared.request, prepared.chosen
         kept = replace(request, storage=request.storage and hidden(request.storage))
-        about = about_run(kept.to_json(), info.to_json() | {"name": info.serial})
-        return RunFolder.create(self._logs, f"{request.command_name}-{info.soc}", about)
+        about = about_run(kept.to_json(), chosen.about())
+        return RunFolder.create(self._logs, f"{request.command_name}-{chosen.info.soc}", about)
 
 
 @dataclass(frozen=True)
@@ -442,11 +444,6 @@ def _check_device(
         raise UsageError(
             "--gpu-run: the models of phones have no GPU",
             hint="leave it out, or search on a device",
-        )
-    if request.per_operator and step is None:
-        raise UsageError(
-            "--per-operator needs --model: another program does not go through settings",
-            hint="`autotune profile --command` shows what its calls take",
         )
     if study.limits.celsius is not None and body_zone(chosen.info) is None:
         raise DeviceError(

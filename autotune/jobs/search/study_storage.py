@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from optuna.storages import BaseStorage
 
 from autotune.errors import UsageError
-from autotune.jobs.device import lasting
-from autotune.jobs.requests import DEFAULT_BATCH, SearchRequest
+from autotune.jobs.device import lasting, ranges
+from autotune.jobs.requests import DEFAULT_BATCH, SearchRequest, StepRequest
 from autotune.records import RunFolder
 from autotune.studies.run import (
     Study,
@@ -24,6 +25,8 @@ from autotune.studies.run import (
     without_password,
 )
 
+_LONGEST_NAME = 400
+"""Longest name without the id, in characters. Databases keep 512."""
 _STUDY = "cpu-config"
 """Name of unnamed studies in earlier versions, before studies were named after their search."""
 
@@ -40,7 +43,7 @@ def same_storage(before: str | None, given: str) -> str:
 
 
 def study_name(search: SearchRequest, request: StudyRequest, soc: str) -> str:
-    """Returns the default name of a study: its command, objective, workload and device, and an id of the whole.
+    """Returns the default name of a study: command, objective, workload, device, other options, an id of the whole.
 
     Processes with the same options, on devices of one model, find each other by this name. Searches that could not
     share a study have different names, because their ids differ.
@@ -50,15 +53,49 @@ def study_name(search: SearchRequest, request: StudyRequest, soc: str) -> str:
         request: The study's request.
         soc: The device's system on chip.
     """
+    return _name(search, request, soc, [*_step_options(search.step), *_bounds(search, request)])
+
+
+def _name(search: SearchRequest, request: StudyRequest, soc: str, options: Sequence[str]) -> str:
     device = search.emulate or soc
     whole = identity_id(request.space, request.objective, request.limits, request.workload)
     workload = _workload_name(search, "emulated step")
-    return f"{search.command_name} {request.objective} {workload} on {device} {whole}"
+    told = ", ".join(
+        [f"{search.command_name} {request.objective} {workload} on {device}", *options]
+    )
+    return f"{told[:_LONGEST_NAME]} {whole}"
 
 
-def _names_before(search: SearchRequest, soc: str) -> tuple[str, ...]:
+def _step_options(step: StepRequest | None) -> Iterator[str]:
+    """Yields options of a step that are not left at their defaults, without its model, batch size and runs."""
+    told = {} if step is None else step.to_json()
+    for name, value in told.items():
+        if value and name not in ("model", "batch", "runs", "gpu_runs"):
+            text = " ".join(value) if isinstance(value, list) else value
+            yield f"{name.replace('_', '-')} {text}"
+
+
+def _bounds(search: SearchRequest, request: StudyRequest) -> Iterator[str]:
+    """Yields the space and the limits, if there are any. Limits are in one unit, however they were given."""
+    if ranges(search.space) != ranges(None):
+        yield f"space {Path(search.space or '').stem}"
+    limits = request.limits
+    for name, value, unit in (
+        ("deadline", limits.time_s, "s"),
+        ("energy", limits.energy_j, "J"),
+        ("temperature", limits.celsius, "C"),
+        ("memory", limits.memory_bytes and limits.memory_bytes / 1e9, "GB"),
+    ):
+        if value is not None:
+            yield f"{name} {value:.9g}{unit}"
+
+
+def _names_before(search: SearchRequest, request: StudyRequest, soc: str) -> tuple[str, ...]:
     """Returns the default names of the same study in earlier versions, the newest first."""
-    return f"{search.command_name} {soc} {_workload_name(search, 'emulated')}", _STUDY
+    without_options = _name(search, request, soc, ())
+    return (
+        without_options, f"{search.command_name} {soc} {_workload_name(search, 'emulated')}", _STUDY
+    )  # fmt: skip
 
 
 def _workload_name(search: SearchRequest, unnamed: str) -> str:
@@ -89,7 +126,7 @@ def with_study_name(search: SearchRequest, request: StudyRequest, soc: str) -> S
         storage = open_storage(search.storage)
         asked = (request.space, request.objective, request.limits, request.workload)
         with faults_told(f"see whether {hidden(search.storage)} answers"):
-            before = [n for n in _names_before(search, soc) if is_of(storage, n, *asked)]
+            before = [n for n in _names_before(search, request, soc) if is_of(storage, n, *asked)]
             names = before + names
     return replace(search, study=names[0])
 

@@ -99,7 +99,9 @@ def compare_points(request: ComparisonRequest) -> ComparisonResult:
     command = given_command(step, search.command, search.steps_from, emulated=search.emulated)
     energy = request.by == "energy"
     meter = find_meter(chosen, search.meter or "auto", needed=True) if energy else None
-    about = about_run(request.to_json(), chosen.info.to_json() | {"name": chosen.info.serial})
+    about = about_run(request.to_json(), chosen.about())
+    if search.step is not None:
+        about["step"] = search.step.to_json()
     folder = RunFolder.create(request.run.parent, "compare", about)
     with folder, LiveProgress() as progress, brought(step, command, chosen, progress) as workload:
         progress.notice(f"run folder: {folder.path}")

@@ -9,7 +9,7 @@ from typing import Any
 from autotune.console import LiveProgress
 from autotune.devices import cpu_list
 from autotune.errors import NothingMeasuredError, UsageError
-from autotune.jobs.device import ChosenDevice, choose, find_meter, finite, ready
+from autotune.jobs.device import ChosenDevice, check_meter, choose, find_meter, finite, ready
 from autotune.jobs.provenance import Work, about_run, named
 from autotune.jobs.requests import DEFAULT_BATCH, StepRequest, point_of
 from autotune.jobs.steps.device_workload import DeviceWorkload, brought, given_command
@@ -71,6 +71,33 @@ class ProfileRequest:
             )
         if self.step is None and self.command is None:
             raise UsageError("--model, or --command and --steps-from, select what is profiled")
+        if self.step is not None:
+            self.step.check()
+        check_meter(self.meter or "auto", needed=False)
+        if self.of is None and self.point is not None:
+            raise UsageError("--point goes with --of", hint="give the run whose point is meant")
+        if self.of is not None:
+            if self.cpus is not None or self.threads is not None:
+                raise UsageError(
+                    "--of gives cores and threads", hint="leave --cpus and --threads out"
+                )
+            point_of(read_run(self.of), self.point or "best")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads is {self.threads}", hint="give 1 or more")
+        self.cores()
+
+    def cores(self) -> tuple[int, ...] | None:
+        """Returns the cores that are asked for; None for all.
+
+        Raises:
+            UsageError: They are not a list of cores.
+        """
+        try:
+            return None if self.cpus is None else cpu_list(self.cpus)
+        except ValueError as error:
+            raise UsageError(
+                f"--cpus '{self.cpus}' is not a list of cores", hint="such as 4-7"
+            ) from error
 
     def to_json(self) -> dict[str, Any]:
         """Returns the request as `run.json` stores it."""
@@ -118,7 +145,7 @@ def profile(request: ProfileRequest, logs: Path) -> ProfileResult:
         least_s=request.seconds,
         least_steps=_LEAST_STEPS,
     )
-    about = about_run(request.to_json(), chosen.info.to_json() | {"name": chosen.info.serial})
+    about = about_run(request.to_json(), chosen.about())
     folder = RunFolder.create(logs, f"profile-{chosen.info.soc}", about)
     with (
         folder,
@@ -199,28 +226,17 @@ def _result(
 def _setting(request: ProfileRequest, chosen: ChosenDevice) -> Setting:
     """Returns the cores and clocks that a request selects."""
     clusters = chosen.info.clusters
-    if request.of is None and request.point is not None:
-        raise UsageError("--point goes with --of", hint="give the run whose point is meant")
     if request.of is not None:
-        if request.cpus is not None or request.threads is not None:
-            raise UsageError("--of gives cores and threads", hint="leave --cpus and --threads out")
         shown = point_of(read_run(request.of), request.point or "best")
         if shown.get("clusters") is None:
             return setting_of(clusters, None)
         return setting_of(clusters, CpuConfiguration.from_json(shown, [c.name for c in clusters]))
     every = tuple(cpu for cluster in clusters for cpu in cluster.cpus)
-    try:
-        wanted = cpu_list(request.cpus) if request.cpus is not None else None
-    except ValueError as error:
-        raise UsageError(
-            f"--cpus '{request.cpus}' is not a list of cores", hint="such as 4-7"
-        ) from error
+    wanted = request.cores()
     if wanted is not None and (not wanted or not set(wanted) <= set(every)):
         raise UsageError(
             f"--cpus '{request.cpus}': the device has cores {', '.join(map(str, sorted(every)))}"
         )
-    if request.threads is not None and request.threads < 1:
-        raise UsageError(f"--threads is {request.threads}", hint="give 1 or more")
     count = request.threads or len(wanted or every) or 1
     return Setting(wanted, (None,) * len(clusters), count)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.devices import LocalDevice
 from autotune.jobs.device import ChosenDevice
 from autotune.records import Run
 
@@ -23,7 +22,7 @@ def other_devices(runs: Sequence[Run], chosen: ChosenDevice) -> tuple[str, ...]:
     from autotune.compiler.run import identity_of
     from autotune.compiler.target import TuneRequest
 
-    here = _name(chosen)
+    here = chosen.name
     others: dict[str, bool] = {}
     for run in runs:
         device = run.about.get("device")
@@ -39,18 +38,6 @@ def other_devices(runs: Sequence[Run], chosen: ChosenDevice) -> tuple[str, ...]:
     if len(others) > 1:
         return (f"the kernels of --run were tuned on different devices: {', '.join(others)}",)
     return ()
-
-
-def _name(chosen: ChosenDevice) -> str:
-    """Returns the device name that a kernel run on the device would record, as far as it is known."""
-    from autotune.compiler.runners import host_device
-    from autotune.emulator.device import EmulatedDevice
-
-    if isinstance(chosen.device, EmulatedDevice):
-        return f"emulated {chosen.device.profile.name}"
-    if chosen.device.kind == LocalDevice.kind:
-        return host_device().name
-    return f"{chosen.info.serial} ({chosen.info.soc})"
 
 
 def _is_other(device: Mapping[str, Any], chosen: ChosenDevice, here: str) -> bool:

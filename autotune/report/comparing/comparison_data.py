@@ -14,10 +14,8 @@ from autotune.report.comparing.steps import compared_profiles
 from autotune.report.pages import device_name
 
 SCHEMA_VERSION = 1
-_COMMANDS: dict[Kind, str] = {
-    "kernels": "kernels", "joint": "joint", "cpu-config": "cpu-config", "profile": "profile",
-    "comparison": "cpu-config compare",
-}  # fmt: skip
+_COMPARED: tuple[Kind, ...] = ("kernels", "joint", "cpu-config", "profile")
+"""Kinds of runs that can be compared."""
 _LONG = ("tasks",)
 _DEVICE = ("name", "model", "serial", "kind", "soc", "system", "abi", "driver", "details")
 
@@ -28,22 +26,14 @@ def compared(first: Run, second: Run) -> dict[str, Any]:
     Raises:
         UsageError: They cannot be compared.
     """
-    kind = _one_kind(first, second)
-    works = [_workload(run.about) for run in (first, second)]
-    if works[0] != works[1]:
-        told = [
-            ", ".join(str(value) for value in work if value) or "another program" for work in works
-        ]
-        raise UsageError(
-            f"{first.path} is of {told[0]}, and {second.path} of {told[1]}",
-            hint="runs of one model and one batch size can be compared",
-        )
+    kind = check_comparable(first, second)
+    workload, batch = _workload(first.about)
     settings = _settings(first.about, second.about)
     found: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "kind": kind,
-        "workload": works[0][0],
-        "batch": works[0][1],
+        "workload": workload,
+        "batch": batch,
         "first": _side(first),
         "second": _side(second),
         "warnings": _warnings(first, second),
@@ -59,23 +49,37 @@ def compared(first: Run, second: Run) -> dict[str, Any]:
     return {**found, **more}
 
 
-def _one_kind(first: Run, second: Run) -> Kind:
+def check_comparable(first: Run, second: Run) -> Kind:
+    """Returns the kind of two runs that can be compared.
+
+    Raises:
+        UsageError: They cannot be compared.
+    """
     kinds = []
     for run in (first, second):
         kind = kind_of(run.about)
-        if kind is None or kind == "comparison":
+        if kind is None or kind not in _COMPARED:
             raise UsageError(
                 f"{run.path} is not a run that can be compared",
-                hint="give two runs of kernels, joint, cpu-config or profile",
+                hint=f"give two runs of {', '.join(_COMPARED[:-1])} or {_COMPARED[-1]}",
             )
         kinds.append(kind)
     if kinds[0] != kinds[1]:
         raise UsageError(
-            f"{first.path} is a run of {_COMMANDS[kinds[0]]}, and {second.path} one of {_COMMANDS[kinds[1]]}",
+            f"{first.path} is a run of {kinds[0]}, and {second.path} one of {kinds[1]}",
             hint="only runs of one kind can be compared",
         )
     for run in (first, second):
         run.ended()
+    works = [_workload(run.about) for run in (first, second)]
+    if works[0] != works[1]:
+        told = [
+            ", ".join(str(value) for value in work if value) or "another program" for work in works
+        ]
+        raise UsageError(
+            f"{first.path} is of {told[0]}, and {second.path} of {told[1]}",
+            hint="runs of one model and one batch size can be compared",
+        )
     return kinds[0]
 
 
@@ -104,6 +108,7 @@ def _side(run: Run) -> dict[str, Any]:
     request = run.about["request"]
     return {
         "run": str(run.path),
+        "command": str(run.about.get("command") or ""),
         "device": device_name(run.about.get("device") or {}),
         "emulated": _emulated(run),
         "stand_in": _stand_in(run),

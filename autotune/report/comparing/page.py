@@ -15,6 +15,7 @@ from autotune.report.comparing.text import (
     ROLE_COLUMNS,
     front_rows,
     kernel_rows,
+    ms_text,
     point_rows,
     role_rows,
 )
@@ -34,17 +35,18 @@ from autotune.studies.space import configuration_text
 _SIDES = ("first", "second")
 
 
-def compare_page(found: Mapping[str, Any], first: Run, second: Run) -> str:
+def compare_page(found: Mapping[str, Any], first: Run, second: Run, command: str = "") -> str:
     """Returns a page that compares two runs.
 
     Args:
         found: The result of `compared`.
         first: The first run.
         second: The second run.
+        command: The command line that compared them; may be empty.
     """
     of_kind = {"kernels": _kernels, "profile": _profiles}.get(found["kind"], _searches)
     sections = [
-        ("The runs", _runs(found)),
+        ("The runs", _runs(found, command)),
         *of_kind(found, (first, second)),
         ("What differs in how they were asked", _settings(found["settings"])),
         ("The data", download("comparison.json", dict(found))),
@@ -54,7 +56,7 @@ def compare_page(found: Mapping[str, Any], first: Run, second: Run) -> str:
     return page(title, found["warnings"], sections)
 
 
-def _runs(found: Mapping[str, Any]) -> str:
+def _runs(found: Mapping[str, Any], command: str) -> str:
     rows = []
     for side in _SIDES:
         run = found[side]
@@ -63,6 +65,8 @@ def _runs(found: Mapping[str, Any]) -> str:
             f"on {run['device']}",
         )
         rows.append((side, ", ".join(filter(None, (run["run"], *known)))))
+        rows.append((f"{side}: command line", run["command"]))
+    rows.append(("compared by", command))
     return (
         facts(rows)
         + "<p>Ratios are of the first run over the second: above 1 the second is better.</p>"
@@ -124,11 +128,11 @@ def _step(found: Mapping[str, Any]) -> str:
         one = found["step"][word]
         rows.append(
             (
-                word, *(_number(one[f"{side}_ms"]) for side in _SIDES), _number(one["ratio"]),
+                word, *(ms_text(one[f"{side}_ms"]) for side in _SIDES), _number(one["ratio"]),
                 f"{one['ci'][0]:.3g} to {one['ci'][1]:.3g}" if one["ci"] else "", one["verdict"],
             )
         )  # fmt: skip
-    columns = ("kernels", "first ms", "second ms", "first / second", "95 %", "better")
+    columns = ("kernels", "first", "second", "first / second", "95 %", "better")
     return table(columns, rows, columns[1:5]) + (
         "<p>Of the kernels that both runs have. The runs were not measured side by side: an interval has the noise "
         "within each run only.</p>"

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.studies.space import configuration_text
+from autotune.times import time_text
 from autotune.workloads import short_name
 
 Row = tuple[str, ...]
 KERNEL_COLUMNS = (
-    "no.", "kernel", "role", "count", "first ms", "second ms", "first / second", "95 %", "better",
+    "no.", "kernel", "role", "count", "first", "second", "first / second", "95 %", "better",
 )  # fmt: skip
-KERNEL_NARROW = ("no.", "kernel", "first ms", "second ms", "first / second")
+KERNEL_NARROW = ("no.", "kernel", "first", "second", "first / second")
 """Of these, what a narrow screen shows."""
 POINT_COLUMNS = (
     "point", "first", "second", "s first", "s second", "ratio s", "s, 95 %", "J first", "J second",
@@ -20,7 +21,7 @@ POINT_COLUMNS = (
 )  # fmt: skip
 FRONT_COLUMNS = ("front", "points", "hypervolume", "% the other equals or beats")
 ROLE_COLUMNS = (
-    "operator", "role", "ms first", "ms second", "ratio ms", "mJ first", "mJ second", "ratio mJ",
+    "operator", "role", "time first", "time second", "ratio of times", "mJ first", "mJ second", "ratio mJ",
 )  # fmt: skip
 
 
@@ -28,8 +29,8 @@ def kernel_rows(found: Mapping[str, Any]) -> list[Row]:
     """Returns a row for each kernel that both runs have."""
     return [
         (
-            str(number), short_name(task["spec"]), task["role"], str(task["count"]), _number(task["first_ms"]),
-            _number(task["second_ms"]), _number(task["ratio"]), _ends(task["ci"]), task["verdict"],
+            str(number), short_name(task["spec"]), task["role"], str(task["count"]), ms_text(task["first_ms"]),
+            ms_text(task["second_ms"]), _number(task["ratio"]), _ends(task["ci"]), task["verdict"],
         )
         for number, task in enumerate(found["tasks"], start=1)
     ]  # fmt: skip
@@ -78,13 +79,22 @@ def role_rows(found: Mapping[str, Any]) -> list[Row]:
         (
             operator, role,
             *(
-                _number(value if name == "ratio" or value is None else 1e3 * value)
+                _number(value)
+                if name == "ratio"
+                else ms_text(value and 1e3 * value)
+                if field == "time_s"
+                else _number(value and 1e3 * value)
                 for field in ("time_s", "energy_j")
                 for name, value in pair[field].items()
             ),
         )
         for operator, role, pair in rows
     ]  # fmt: skip
+
+
+def ms_text(value: float | None) -> str:
+    """Returns a time in milliseconds as text, in the most readable unit."""
+    return time_text(None if value is None else value / 1e3)
 
 
 def _number(value: float | None) -> str:

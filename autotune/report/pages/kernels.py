@@ -24,17 +24,22 @@ from autotune.report.plots import (
     many,
     stacked,
 )
+from autotune.times import time_text
 from autotune.workloads import short_name
 
 _COLUMNS = (
-    "no.", "kernel", "role", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms",
+    "no.", "kernel", "role", "count", "untuned", "tuned", "speed-up", "95 %", "GFLOP/s", "moving data",
     "trials", "failed", "largest error", "formulation", "schedule", "in the pool",
 )  # fmt: skip
 _NUMBERS = (
-    "no.", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms", "trials", "failed",
+    "no.", "count", "untuned", "tuned", "speed-up", "95 %", "GFLOP/s", "moving data", "trials", "failed",
     "largest error", "in the pool",
 )  # fmt: skip
-_NARROW = ("no.", "kernel", "untuned ms", "tuned ms", "speed-up")
+_NARROW = ("no.", "kernel", "untuned", "tuned", "speed-up")
+_CSV_COLUMNS = (
+    *_COLUMNS[:4], "untuned ms", "tuned ms", "speed-up", "speed-up from", "speed-up to", "GFLOP/s",
+    "moving data ms", *_COLUMNS[10:],
+)  # fmt: skip
 _LONGEST_MESSAGE = 160
 
 
@@ -236,7 +241,7 @@ def _shares(result: Result) -> str:
         Bar(
             f"{share.operator} {share.role}",
             share.ms,
-            title=f"{share.operator} {share.role}: {share.ms:.4g} ms, {share.ms / total:.1%}",
+            title=f"{share.operator} {share.role}: {_ms(share.ms)}, {share.ms / total:.1%}",
         )
         for share in shares
     ]
@@ -249,9 +254,9 @@ def _kernels(numbered: Sequence[tuple[int, TaskResult]]) -> str:
         kept = task.digest == DEFAULT
         rows.append(
             (
-                str(number), short_name(task.spec), task.role, str(task.count), _figure(task.default_ms),
-                _figure(task.tuned_ms), "kept" if kept else _figure(task.speedup), "" if kept else _ends(task.ci),
-                _figure(task.gflops), _figure(task.movement_ms), str(task.trials),
+                str(number), short_name(task.spec), task.role, str(task.count), _ms(task.default_ms),
+                _ms(task.tuned_ms), "kept" if kept else _figure(task.speedup), "" if kept else _ends(task.ci),
+                _figure(task.gflops), _ms(task.movement_ms), str(task.trials),
                 str(sum(task.failures.values())), _figure(task.max_rel_error), task.formulation, task.digest,
                 str(len(task.pool)),
             )
@@ -270,7 +275,6 @@ def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, Histor
         )
         for number, task in numbered
     ]  # fmt: skip
-    ends = ("speed-up from", "speed-up to")
     trials = sorted(
         (
             (
@@ -289,7 +293,7 @@ def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, Histor
         for one in task.pool
     ]
     told = (
-        download_table("kernels.csv", (*_COLUMNS[:7], *ends, *_COLUMNS[8:]), kernels),
+        download_table("kernels.csv", _CSV_COLUMNS, kernels),
         download_table(
             "trials.csv",
             ("trial", "kernel", "device", "formulation", "schedule", "status", "ms", "message"),
@@ -332,7 +336,7 @@ def _devices(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g} ms"
+    return time_text(None if value is None else value / 1e3)
 
 
 def _figure(value: float | None) -> str:

@@ -11,12 +11,13 @@ from autotune.report.pages.about import asked, device_name, emulated_notice
 from autotune.report.pages.html_page import download, download_table, page, table
 from autotune.report.pages.samples import over_time
 from autotune.report.plots import Axis, Band, Bar, Series, bars, charts, stacked
+from autotune.times import time_text
 
 _MOST_CALLS = 400
 """Calls of the first steps that are shown separately in a plot."""
 _MOST_POINTS, _MOST_BORDERS = 3000, 150
 _COLUMNS = (
-    "ms", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live", "MB resident",
+    "time", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live", "MB resident",
 )  # fmt: skip
 
 
@@ -157,7 +158,7 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     inside = [n for n, t in enumerate(times) if t >= start and (n == 0 or times[n - 1] <= end)]
     x = Axis("seconds", start, end)
     bands = [
-        Band(begin, until, call["role"], f"{call['name']}: {1e3 * (until - begin):.4g} ms")
+        Band(begin, until, call["role"], f"{call['name']}: {time_text(until - begin)}")
         for step in shown
         for begin, until, call in zip(step, step[1:], calls, strict=False)
     ]
@@ -240,7 +241,7 @@ def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
     mark = "" if row["apart"] else "~"
     clocks = row.get("khz") or {}
     return (
-        f"{1e3 * row['time_s']:.4g}",
+        time_text(row["time_s"]),
         f"{row['share']:.1%}",
         "-" if energy is None else f"{mark}{1e3 * energy:.4g}",
         "-" if energy is None else f"{1e3 * row['deviation_j']:.2g}",

@@ -1,0 +1,70 @@
+"""Scripts that make shells complete. The program says what can follow; the shell quotes names and adds spaces.
+
+The program prints a line for each word that can follow: the word, and after a tab what it is. A path is marked as a
+`folder` or as a `file`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Shell = Literal["bash", "zsh", "fish"]
+
+_ANSWER = "_AUTOTUNE_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args"
+
+_BASH = f"""\
+_autotune_completion() {{
+    local word kind
+    COMPREPLY=()
+    while IFS=$'\\t' read -r word kind; do
+        # As file names, words are quoted, and no space follows a folder.
+        [[ $kind == folder || $kind == file ]] && compopt -o filenames
+        [[ $word ]] && COMPREPLY+=("$word")
+    done < <({_ANSWER} _TYPER_COMPLETE_ARGS="${{COMP_LINE:0:COMP_POINT}}" "$1")
+}}
+
+complete -o default -F _autotune_completion autotune"""
+
+_ZSH = f"""\
+#compdef autotune
+
+_autotune_completion() {{
+    local line tab=$'\\t'
+    local -a folders others told
+    while IFS= read -r line; do
+        if [[ $line == *${{tab}}folder ]]; then
+            folders+=("${{line%%$tab*}}")
+        elif [[ $line ]]; then
+            others+=("${{line%%$tab*}}")
+            told+=("${{line/$tab/  -- }}")
+        fi
+    done < <({_ANSWER} _TYPER_COMPLETE_ARGS="${{(j: :)words[1,CURRENT]}}" autotune)
+    [[ $PREFIX == --*=* ]] && compset -P '*='
+    if compset -P '\\~/'; then  # It would be quoted.
+        folders=("${{folders[@]#\\~/}}") others=("${{others[@]#\\~/}}")
+    fi
+    if (( $#folders + $#others )); then
+        compadd -S '' -a folders
+        compadd -l -d told -a others
+    else
+        _files
+    fi
+}}
+
+if [[ $funcstack[1] == _autotune ]]; then  # This file was loaded to complete.
+    _autotune_completion
+else
+    compdef _autotune_completion autotune
+fi"""
+
+_FISH = (
+    "complete --command autotune --no-files"
+    f' --arguments "(env {_ANSWER} _TYPER_COMPLETE_ARGS=(commandline -cp) autotune)"'
+    ' --condition "env _AUTOTUNE_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args'
+    ' _TYPER_COMPLETE_ARGS=(commandline -cp) autotune"'
+)
+
+SCRIPTS: dict[Shell, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+"""The script of each shell."""
+
+__all__ = ["SCRIPTS", "Shell"]

@@ -12,7 +12,14 @@ from typing import Any
 from tvm import te
 
 from autotune.compiler.formulations.conv2d_forward import Read
-from autotune.compiler.formulations.layouts import compute, filter_reader, from_last, reader
+from autotune.compiler.formulations.layouts import (
+    compute,
+    filter_reader,
+    from_last,
+    reader,
+    rounded_up,
+    zeros_after,
+)
 from autotune.compiler.formulations.matmul import padded_sums
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.compiler.formulations.strides import Phases, divided
@@ -406,33 +413,37 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     return nhwc_product(conv, inputs)
 
 
-def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+def nhwc_product(
+    conv: Conv2d, inputs: Tensors, attrs: Attributes = None, vector: int = 1
+) -> Tensors:
     """Implicit GEMM with channels-last operands, which are copied if needed. The input channel is contiguous.
 
     Args:
         conv: A convolution without groups, at stride 1.
         inputs: dy and the weight.
         attrs: Marks of the block that multiplies.
+        vector: Input channels of zeros are added until they are a multiple of this.
     """
     dy, weight = inputs
     (ph, pw), (dh, dw) = conv.pad, conv.dilation
     dyp, low = _framed_nhwc(conv, dy)
-    read, shape = filter_reader(conv, weight), (conv.r, conv.s, conv.k, conv.c)
+    read, wide = filter_reader(conv, weight), rounded_up(conv.c, vector)
     # Filters are mirrored in the copy. If taps counted backwards, LLVM would recompute each address.
     last_r, last_s = conv.r - 1, conv.s - 1
-    wp = te.compute(
-        shape, lambda r, s, o, i: read(o, i, last_r - r, last_s - s), name="weight_rskc"
-    )
+    wp = zeros_after(
+        (conv.r, conv.s, conv.k, wide), conv.c,
+        lambda r, s, o, i: read(o, i, last_r - r, last_s - s), "weight_rskc",
+    )  # fmt: skip
     rk = te.reduce_axis((0, conv.k), "rk")
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
     top, left = ph + low[0] - last_r * dh, pw + low[1] - last_s * dw
     acc = te.compute(
-        (conv.n, conv.h, conv.w, conv.c),
+        (conv.n, conv.h, conv.w, wide),
         lambda b, y, z, i: te.sum(
             dyp[b, y + top + rr * dh, z + left + rs * dw, rk] * wp[rr, rs, rk, i],
             axis=[rr, rs, rk],
         ),
-        name="dx" if conv.channels_last else "dx_nhwc",
+        name="dx" if conv.channels_last and wide == conv.c else "dx_nhwc",
         attrs=attrs,
     )
-    return [from_last(conv, acc, "dx")]
+    return [from_last(conv, acc, "dx", conv.c)]

@@ -13,6 +13,8 @@ from autotune.compiler.formulations.layouts import (
     framed,
     from_last,
     reader,
+    rounded_up,
+    zeros_after,
 )
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Conv2d
@@ -97,28 +99,37 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     return nhwc_product(conv, inputs)
 
 
-def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+def nhwc_product(
+    conv: Conv2d, inputs: Tensors, attrs: Attributes = None, vector: int = 1
+) -> Tensors:
     """Implicit GEMM with channels-last operands, which are copied if needed. The output channel is contiguous.
 
     Args:
         conv: A convolution without groups.
         inputs: x and the weight.
         attrs: Marks of the block that multiplies.
+        vector: Output channels of zeros are added until they are a multiple of this.
     """
     x, weight = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
     xp, wp = padded_nhwc(x, conv), weight
-    if not conv.channels_last:
-        shape = (conv.r, conv.s, conv.c, conv.k)
-        wp = te.compute(shape, lambda r, s, i, o: weight[o, i, r, s], name="weight_rsck")
+    wide = rounded_up(conv.k, vector)
+    if not conv.channels_last or wide > conv.k:
+        read = filter_reader(conv, weight)
+        wp = zeros_after(
+            (conv.r, conv.s, conv.c, wide),
+            conv.k,
+            lambda r, s, i, o: read(o, i, r, s),
+            "weight_rsck",
+        )
     rc = te.reduce_axis((0, conv.c), "rc")
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
     acc = te.compute(
-        (conv.n, conv.oh, conv.ow, conv.k),
+        (conv.n, conv.oh, conv.ow, wide),
         lambda b, i, j, o: te.sum(
             xp[b, i * sh + rr * dh, j * sw + rs * dw, rc] * wp[rr, rs, rc, o], axis=[rr, rs, rc]
         ),
-        name="y" if conv.channels_last else "y_nhwc",
+        name="y" if conv.channels_last and wide == conv.k else "y_nhwc",
         attrs=attrs,
     )
-    return [from_last(conv, acc, "y")]
+    return [from_last(conv, acc, "y", conv.k)]

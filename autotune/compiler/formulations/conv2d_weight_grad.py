@@ -16,7 +16,7 @@ from autotune.compiler.formulations.conv2d_forward import (
     padded,
     padded_nhwc,
 )
-from autotune.compiler.formulations.layouts import compute_filters, reader
+from autotune.compiler.formulations.layouts import compute_filters, reader, rounded_up, zeros_after
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
@@ -61,33 +61,42 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     return nhwc_product(conv, inputs)
 
 
-def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+def nhwc_product(
+    conv: Conv2d, inputs: Tensors, attrs: Attributes = None, vector: int = 1
+) -> Tensors:
     """GEMM over (n,oh,ow) with channels-last operands, copied if needed. The output channel is contiguous.
 
     Args:
         conv: A convolution without groups.
         inputs: x and dy.
         attrs: Marks of the block that multiplies.
+        vector: Output channels of zeros are added until they are a multiple of this.
     """
     x, dy = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
     xp, dyp = padded_nhwc(x, conv), dy
-    if not conv.channels_last:
-        dyp = te.compute(
-            (conv.n, conv.oh, conv.ow, conv.k), lambda b, i, j, o: dy[b, o, i, j], name="dy_nhwc"
-        )
+    wide = rounded_up(conv.k, vector)
+    if not conv.channels_last or wide > conv.k:
+        last = conv.channels_last
+        dyp = zeros_after(
+            (conv.n, conv.oh, conv.ow, wide), conv.k,
+            lambda b, i, j, o: dy[b, i, j, o] if last else dy[b, o, i, j], "dy_nhwc",
+        )  # fmt: skip
     rn = te.reduce_axis((0, conv.n), "rn")
     ri, rj = te.reduce_axis((0, conv.oh), "ri"), te.reduce_axis((0, conv.ow), "rj")
     acc = te.compute(
-        (conv.r, conv.s, conv.c, conv.k),
+        (conv.r, conv.s, conv.c, wide),
         lambda r, s, i, o: te.sum(
             xp[rn, ri * sh + r * dh, rj * sw + s * dw, i] * dyp[rn, ri, rj, o], axis=[rn, ri, rj]
         ),
-        name="dweight" if conv.channels_last else "dweight_rsck",
+        name="dweight" if conv.channels_last and wide == conv.k else "dweight_rsck",
         attrs=attrs,
     )
-    if conv.channels_last:
+    if conv.channels_last and wide == conv.k:
         return [acc]
+    if conv.channels_last:
+        shape = (conv.r, conv.s, conv.c, conv.k)
+        return [te.compute(shape, lambda *at: acc[at], name="dweight")]
     return [
         te.compute(
             (conv.k, conv.c, conv.r, conv.s), lambda o, i, r, s: acc[r, s, i, o], name="dweight"

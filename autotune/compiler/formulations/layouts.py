@@ -69,12 +69,46 @@ def filter_reader(op: Any, weight: Any) -> Callable[..., Any]:
     return lambda o, i, r, s: weight[r, s, i, o]
 
 
-def from_last(op: Any, image: Any, name: str) -> Any:
-    """Returns an image [n, h, w, c] in the operator's layout: itself, or a copy."""
+def from_last(op: Any, image: Any, name: str, channels: int | None = None) -> Any:
+    """Returns an image [n, h, w, c] in the operator's layout: itself, or a copy.
+
+    Args:
+        op: The operator.
+        image: The image.
+        name: Name of a copy.
+        channels: Number of channels to keep; None for all.
+    """
+    n, h, w, c = map(int, image.shape)
+    kept = c if channels is None else channels
     if op.channels_last:
-        return image
-    n, h, w, c = image.shape
+        if kept == c:
+            return image
+        return te.compute((n, h, w, kept), lambda *at: image[at], name=name)
+    c = kept
     return te.compute((n, c, h, w), lambda b, i, y, z: image[b, y, z, i], name=name)
+
+
+def rounded_up(extent: int, multiple: int) -> int:
+    """Returns the smallest multiple that is not less."""
+    return -(-extent // multiple) * multiple
+
+
+def zeros_after(shape: Sequence[int], extent: int, element: Callable[..., Any], name: str) -> Any:
+    """Returns a tensor whose last axis has zeros from an index on.
+
+    Args:
+        shape: Shape of the tensor.
+        extent: The first index with zeros.
+        element: Returns the element at an index.
+        name: Name of the tensor.
+    """
+    if shape[-1] == extent:
+        return te.compute(tuple(shape), element, name=name)
+    return te.compute(
+        tuple(shape),
+        lambda *at: te.if_then_else(at[-1] < extent, element(*at), te.const(0.0, "float32")),
+        name=name,
+    )
 
 
 def or_zero(inside: Sequence[Any], element: Any) -> Any:

@@ -134,6 +134,35 @@ def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     return conv2d_weight_grad.nhwc_product(conv, inputs, _MARK)
 
 
+def _lacks_vectors(channels: str, *, strided: bool = True) -> Callable[[Conv2d], bool]:
+    """Returns a test: whether a convolution is dense, and zeros make the channels of its result whole vectors."""
+
+    def applies(conv: Conv2d) -> bool:
+        count = getattr(conv, channels)
+        padded = count % _VECTOR != 0 and count >= _FEWEST_COLUMNS
+        return conv.groups == 1 and padded and (strided or conv.stride == (1, 1))
+
+    return applies
+
+
+@formulation("conv2d", "forward", _PADDED, rule=RULE, applies=_lacks_vectors("k"))
+def forward_padded(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `conv2d_forward.nhwc_product`."""
+    return conv2d_forward.nhwc_product(conv, inputs, _APART, _VECTOR)
+
+
+@formulation("conv2d", "data_grad", _PADDED, rule=RULE, applies=_lacks_vectors("c", strided=False))
+def data_grad_padded(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `conv2d_data_grad.nhwc_product`."""
+    return conv2d_data_grad.nhwc_product(conv, inputs, _APART, _VECTOR)
+
+
+@formulation("conv2d", "weight_grad", _PADDED, rule=RULE, applies=_lacks_vectors("k"))
+def weight_grad_padded(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `conv2d_weight_grad.nhwc_product`."""
+    return conv2d_weight_grad.nhwc_product(conv, inputs, _APART, _VECTOR)
+
+
 def _pads(columns: str, rows: str) -> Callable[[Any], bool]:
     def applies(op: Any) -> bool:
         wide, high = getattr(op, columns), getattr(op, rows)

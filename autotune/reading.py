@@ -33,7 +33,7 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 """A number of things."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """Any finite number."""
-Name = Annotated[str, Field(max_length=4000)]
+Name = Annotated[str, Field(max_length=4000, pattern=r"^[^\x00]*$")]
 """A name, a specification or another short text. A file path fits too."""
 
 

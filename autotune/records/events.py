@@ -169,10 +169,11 @@ class _Fleet:
 class _Named:
     """Things outside of a run's folder that the request of any command may name."""
 
-    command: str | None = None
+    command: Name | None = None
     ssh: list[Name] | None = None
     storage: Name | None = None
     fleet: _Fleet | None = None
+    own: Name | None = None
     step: _Step | None = None
 
 
@@ -180,24 +181,24 @@ class _Named:
 class _Request(_Named):
     """The request of a command other than `kernels`: its options, of which only the types are checked here."""
 
-    objective: str | None = None
+    objective: Name | None = None
     joint: bool | None = None
-    profile: dict[str, Any] | str | None = None
-    steps_from: str | None = None
-    device: str | None = None
-    emulate: str | None = None
-    deadline: str | None = None
-    energy_budget: str | None = None
-    max_temperature: Number | str | None = None
-    memory_limit: str | None = None
-    sampler: str | None = None
+    profile: dict[str, Any] | Name | None = None
+    steps_from: Name | None = None
+    device: Name | None = None
+    emulate: Name | None = None
+    deadline: Name | None = None
+    energy_budget: Name | None = None
+    max_temperature: Number | Name | None = None
+    memory_limit: Name | None = None
+    sampler: Name | None = None
     model: bool | None = None
-    space: str | None = None
-    meter: str | None = None
+    space: Name | None = None
+    meter: Name | None = None
     blocks: int | None = None
     start_temperature: Number | None = None
     least_seconds: Number | None = None
-    study: str | None = None
+    study: Name | None = None
     seed: int | None = None
     per_operator: bool | None = None
     exhaustive: bool | None = None

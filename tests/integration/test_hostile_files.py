@@ -154,3 +154,21 @@ def test_a_run_that_is_damaged_is_one_line(tmp_path: Path, command: str, broken:
         "from": (*KERNEL, "--logs", tmp_path / "logs", "--from", run),
     }
     refused(*commands[command])
+
+
+@pytest.mark.parametrize(
+    "own", [5, True, ["a"], "a\0.py:f", "a\0:f", "..:f", ":f", "x" * 5000 + ".py:f"]
+)
+@pytest.mark.parametrize("command", ["trust", "kernels --resume", "export", "records show"])
+def test_the_code_that_a_run_names_is_one_line(tmp_path: Path, command: str, own: object) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLE, run)
+    about = json.loads((run / "run.json").read_text())
+    about["request"]["own"] = own
+    (run / "run.json").write_text(json.dumps(about))
+    done = autotune_here(
+        *command.split(), run, *(("--out", tmp_path / "out") if command == "export" else ())
+    )
+    assert "bug:" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (1, 2) or command in ("trust", "records show")

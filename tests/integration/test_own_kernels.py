@@ -11,6 +11,7 @@ from command import autotune as command
 from command import autotune_here
 
 import autotune
+from autotune import waits
 from autotune.compiler.programs import own_kernel
 from autotune.errors import UsageError
 from autotune.workloads import random_inputs, reference
@@ -125,6 +126,18 @@ def test_a_kernel_is_tuned_resumed_exported_and_right(file: Path, function: str)
         logs,
     )
     assert again.returncode == 0, again.stderr
+
+
+def test_slow_functions_are_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "FIRST_S", 0.1)
+    slow = KERNELS.replace("import numpy as np\n", "import time\ntime.sleep(0.3)\n", 1)
+    file.write_text(slow.replace("return 2 * a + b", "time.sleep(0.3); return 2 * a + b", 1))
+    told: list[str] = []
+    with waits.telling(told.append):
+        kernel = own_kernel(f"{file}:scaled")
+        reference(kernel, random_inputs(kernel, 1))
+    assert any(line.startswith(f"{file}:scaled to be loaded: ") for line in told)
+    assert any(line.startswith("scaled's reference: ") for line in told)
 
 
 def test_a_kernel_is_tuned_for_a_gpu(file: Path) -> None:

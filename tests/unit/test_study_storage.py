@@ -95,6 +95,26 @@ def test_a_database_with_more_than_tables_is_refused(tmp_path: Path, statement: 
         open_storage(f"sqlite:///{path}")
 
 
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("INSERT INTO trials(number, study_id, state) SELECT i, 1, 'FAIL' FROM n", "20000 rows in trials"),
+        ("INSERT INTO trial_heartbeats(trial_id, heartbeat) SELECT i, '' FROM n", "200000 rows in trial_heart"),
+    ],
+)  # fmt: skip
+def test_a_database_of_many_rows_is_refused_at_once(
+    tmp_path: Path, statement: str, words: str
+) -> None:
+    path = tmp_path / "study.db"
+    open_storage(f"sqlite:///{path}")
+    with closing(sqlite3.connect(path)) as database:
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000) "
+        database.execute(numbers + statement)
+        database.commit()
+    with pytest.raises(UsageError, match=words):
+        open_storage(f"sqlite:///{path}")
+
+
 def test_a_journal_that_names_another_file_deletes_nothing(tmp_path: Path) -> None:
     """SQLite deletes the super-journal that a rollback journal names."""
     path, victim = tmp_path / "study.db", tmp_path / "thesis.txt"

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.compiler.programs.candidate import program_hash
 from autotune.errors import UsageError
+from autotune.waits import waiting
 from autotune.workloads import OwnProgram, load_named, register_program, users_errors
 from autotune.workloads.operators import DType, Kernel, OwnKernel, TensorSpec
 
@@ -32,7 +33,7 @@ def own_kernel(reference: str) -> Kernel:
         UsageError: There is no such function, it fails, or its program cannot be tuned.
     """
     name = reference.rpartition(":")[2].strip()
-    with contextlib.redirect_stdout(sys.stderr):
+    with waiting(f"{reference} to be loaded"), contextlib.redirect_stdout(sys.stderr):
         module, found = load_named(reference, "a TVM program")
         program = _program(reference, name, found)
         inputs, outputs = _operands(reference, program)

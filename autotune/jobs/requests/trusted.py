@@ -42,12 +42,21 @@ def model_code(model: str | None) -> str | None:
 
     Args:
         model: As `--model` takes it. `file.py:function` and `package.module:function` are code.
+
+    Raises:
+        UsageError: The file's name is impossible.
     """
     if model is None or ":" not in model:
         return None
     source, _, function = model.rpartition(":")
     if source.endswith(".py"):
-        return f"{Path(source).resolve()}:{function}"
+        try:
+            place = Path(source).resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # A NUL, or links in a circle.
+            raise UsageError(
+                f"{source} is not a file: {error}", hint="give a Python file"
+            ) from None
+        return f"{place}:{function}"
     return f"{model} of {_package_place(source.partition('.')[0])}"
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from autotune.errors import UsageError
@@ -20,6 +22,9 @@ _HEAD = b"SQLite format 3\0"
 """The beginning of each database. A new one is empty."""
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _LARGEST_BYTES = 256 << 20
+_MOST_ROWS = 200_000
+"""Rows of a table. Optuna reads whole tables; a trial has about ten rows in the largest one."""
+_MOST_TRIALS = 20_000
 _SIDE_FILES = ("-journal", "-wal", "-shm")
 _HINT = "name another file, or remove this one"
 _SIGNS = re.compile(r"[\w\s,()=\"'-]*", re.ASCII)
@@ -46,14 +51,29 @@ def check_database(path: Path) -> None:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as database:
             database.execute("PRAGMA trusted_schema = OFF")
-            parts = database.execute("SELECT type, sql FROM sqlite_master").fetchall()
+            parts = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            _check_definitions(path, parts)
+            for table in [str(name) for kind, name, _ in parts if kind == "table"]:
+                most = _MOST_TRIALS if table == "trials" else _MOST_ROWS
+                some = database.execute(f'SELECT 1 FROM "{table}" LIMIT 1 OFFSET {most}').fetchone()
+                if some is not None:
+                    raise UsageError(f"{path} has more than {most} rows in {table}", hint=_HINT)
     except sqlite3.Error as error:
         raise UsageError(
             f"{path} cannot be read as an SQLite database: {error}", hint=_HINT
         ) from None
     _check_file(path)  # The rollback of a journal can make it larger.
-    for kind, definition in parts:
-        if kind not in ("table", "index") or not _is_plain(str(definition or "")):
+
+
+def _check_definitions(path: Path, parts: Sequence[tuple[Any, Any, Any]]) -> None:
+    """Refuses a schema with more than plain tables and indices.
+
+    Raises:
+        UsageError: It has more.
+    """
+    for kind, name, definition in parts:
+        plain = str(name).isidentifier() and _is_plain(str(definition or ""))
+        if kind not in ("table", "index") or not plain:
             raise UsageError(f"{path} has more than a study's tables", hint=_HINT)
 
 

@@ -11,6 +11,7 @@ from optuna.storages import BaseStorage
 from autotune.errors import UsageError
 from autotune.studies.run.storage import damage_told
 from autotune.studies.space import CpuSpace, Limits, Objective
+from autotune.waits import waiting
 
 
 def space_id(space: CpuSpace) -> str:
@@ -40,6 +41,7 @@ def identity_id(space: CpuSpace, objective: Objective, limits: Limits, workload:
     return hashlib.sha256(whole.encode()).hexdigest()[:6]
 
 
+@waiting("the study to be read")
 def is_of(
     storage: BaseStorage,
     name: str,

@@ -45,6 +45,7 @@ def default_url(folder: Path) -> str:
     return f"sqlite:///{(folder / DATABASE).absolute()}"
 
 
+@waiting("the study's storage to be read")
 def open_storage(url: str) -> BaseStorage:
     """Opens a storage by its URL.
 
@@ -65,8 +66,7 @@ def open_storage(url: str) -> BaseStorage:
         _check_journal(path)
         try:
             # Another process may hold its lock; one that was killed leaves it for half a minute.
-            with waiting(f"the lock of {path}"):
-                return JournalStorage(_Journal(path))
+            return JournalStorage(_Journal(path))
         except OSError as error:
             if _is_full(error):
                 raise _no_space(path) from error

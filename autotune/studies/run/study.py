@@ -38,6 +38,7 @@ from autotune.studies.space import (
     value_names,
     values,
 )
+from autotune.waits import waiting
 
 SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
@@ -370,6 +371,7 @@ def _attributes(ended: StudyTrial) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+@waiting("the study to be read")
 def study_of(request: StudyRequest, storage: BaseStorage, name: str) -> Study:
     """Opens or creates the study that a request belongs to.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.waits import waiting
 from autotune.workloads.operators import OwnKernel, TensorSpec
 from autotune.workloads.user_code import users_errors
 
@@ -68,6 +69,7 @@ def own_reference(operator: OwnKernel, inputs: Sequence[Any]) -> Arrays:
         UsageError: The function fails, or returns something else.
     """
     with (
+        waiting(f"{operator.function}'s reference"),
         users_errors(f"{operator.function}'s reference", "fix the function"),
         np.errstate(all="ignore"),  # Values that are not finite are refused below.
     ):
@@ -87,7 +89,10 @@ def own_inputs(operator: OwnKernel, generator: np.random.Generator) -> Arrays | 
     draw = program_of(operator).inputs
     if draw is None:
         return None
-    with users_errors(f"{operator.function}'s inputs", "fix the function"):
+    with (
+        waiting(f"{operator.function}'s inputs"),
+        users_errors(f"{operator.function}'s inputs", "fix the function"),
+    ):
         arrays = [np.asarray(one) for one in draw(generator)]
     wanted = operator.inputs("forward")
     return [

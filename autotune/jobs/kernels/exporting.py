@@ -111,8 +111,9 @@ def exported(request: ExportRequest) -> tuple[Variant, ...]:
             "--run says where a plan's runs are, and there is no plan",
             hint="name runs to export without --run",
         )
-    for path in paths:
-        load_own(path, TuneRequest.of_run(read_run(path)))
+    for run in map(read_run, paths):
+        if run.about.get("request", {}).get("own") is not None:
+            load_own(run.path, TuneRequest.of_run(run))
     return variants_of_runs(paths, allow_stand_in=request.allow_stand_in, socs=request.socs)
 
 

@@ -33,6 +33,10 @@ FEW_PIXELS = (
     "conv2d:n=1,c=32,h=1,w=16,k=20,r=1,s=1,stride=1,pad=0,channels_last=1",
     "conv2d:n=1,c=64,h=4,w=5,k=8,r=3,s=2,stride=1,pad=2,dilation=2,channels_last=1",
 )
+ODD_CHANNELS = (
+    "conv2d:n=2,c=12,h=7,w=6,k=20,r=3,s=3,stride=1,pad=1",
+    "conv2d:n=1,c=21,h=8,w=9,k=6,r=3,s=2,stride=1,pad=1x0,dilation=1x2",
+)
 STRIDED = (
     "conv2d:n=1,c=3,h=23,w=23,k=16,r=7,s=7,stride=2,pad=3",
     "conv2d:n=2,c=5,h=8,w=8,k=16,r=1,s=1,stride=2,pad=0",
@@ -43,7 +47,11 @@ def _kernels() -> list[tuple[str, str]]:
     convs = [
         (spec + last, role)
         for last in ("", ",channels_last=1")
-        for roles, specs in ((ROLES, CONVOLUTIONS), (("forward", "weight_grad"), STRIDED))
+        for roles, specs in (
+            (ROLES, CONVOLUTIONS),
+            (ROLES, ODD_CHANNELS),
+            (("forward", "weight_grad"), STRIDED),
+        )
         for spec in specs
         for role in roles
     ]
@@ -82,6 +90,12 @@ def _kernels() -> list[tuple[str, str]]:
         ),
         (f"{CONVOLUTIONS[0]}+momentum.update:size=1152", "weight_grad"),
         (f"{CONVOLUTIONS[0]},channels_last=1+sgd.update:size=1152", "weight_grad"),
+    ]
+    odd = f"{ODD_CHANNELS[0]},channels_last=1"
+    followed += [
+        (f"{odd}+bias.forward:n=2,c=20,s=42,relu=1,channels_last=1", "forward"),
+        (f"{odd}+relu.data_grad:size=1008", "data_grad"),
+        (f"{odd}+sgd.update:size=2160", "weight_grad"),
     ]
     followed.append((f"{FEW_PIXELS[0]}+relu.data_grad:size=720", "data_grad"))
     return [*convs, *matmuls, *followed, *((spec, "data_grad") for spec in FEW_PIXELS)]
@@ -163,7 +177,7 @@ def test_no_vector_is_longer_than_registers_are() -> None:
 @pytest.mark.parametrize(
     ("spec", "role"),
     [
-        ("conv2d:n=2,c=8,h=8,w=8,k=10,r=3,s=3,stride=1,pad=1", "forward"),
+        ("conv2d:n=2,c=8,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1", "forward"),
         ("conv2d:n=2,c=8,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1,groups=8", "forward"),
         ("conv2d:n=2,c=8,h=8,w=8,k=8,r=3,s=3,stride=2,pad=1", "data_grad"),
         ("matmul:m=8,n=8,k=4", "weight_grad"),

@@ -174,10 +174,26 @@ def test_code_of_a_run_from_elsewhere_is_not_run(
     shown = autotune_here("records", "show", result.path)
     assert shown.returncode == 0, shown.stderr
     assert "own scaled 24x40" in shown.stdout
+    assert shown.stderr.splitlines()[-1] == f"next: autotune trust {result.path}"
     assert not (file.parent / "ran").exists()
     autotune_here("trust", result.path)
     assert autotune_here("kernels", "--resume", result.path).returncode == 0
     assert (file.parent / "ran").exists()
+
+
+def test_records_of_a_kernel_name_its_file(file: Path) -> None:
+    result = autotune.tune_kernels(f"own:{file}:scaled", trials=2, logs=file.parent / "logs")
+    shown = autotune_here("records", "show", result.path)
+    assert "None" not in shown.stdout
+    words = f"kernels --op {file}:scaled --records {result.path}"
+    assert shown.stderr.splitlines()[-1] == f"next: autotune {words}"
+    assert autotune_here(*words.split(), "--trials", 2, "--logs", file.parent).returncode == 0
+    about = json.loads((result.path / "run.json").read_text())
+    about["request"]["own"] = None
+    (result.path / "run.json").write_text(json.dumps(about))
+    refused = autotune_here("kernels", "--resume", result.path)
+    assert refused.returncode == 1
+    assert "the run's request is damaged: its kernel is the user's own" in refused.stderr
 
 
 def test_a_changed_program_is_another_kernel(file: Path) -> None:

@@ -478,6 +478,41 @@ def test_a_wrong_kernel_whose_result_is_not_stored_is_seen(tmp_path: Path) -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("main.c", "int main(void) { return nothing; }\n", "main.c:1:25: error: "),
+        ("main.c", '#include "/dev/zero"\nint main(void) { return 0; }\n', "out of memory"),
+        (
+            "main.c",
+            "int absent(void);\nint main(void) { return absent(); }\n",
+            "undefined reference",
+        ),
+        ("CMakeLists.txt", "no_such_command()\n", "CMake Error at CMakeLists.txt"),
+    ],
+)
+def test_an_example_that_does_not_compile_is_one_line_within_limits(
+    library: Path, tmp_path: Path, file: str, text: str, words: str
+) -> None:
+    from autotune.compiler.export.manifest import digests
+
+    out = tmp_path / "out"
+    shutil.copytree(library, out)
+    (out / "example" / file).write_text(text)
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["files"] = digests(out)
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    began = time.monotonic()
+    done = autotune("verify", out)
+    assert done.returncode == 1, done.stderr
+    (told,) = (line for line in done.stderr.splitlines() if "error: " in line.lower())
+    assert told.startswith("autotune: error: the example does not compile: ")
+    assert words in told
+    assert time.monotonic() - began < 60
+    assert "gmake" not in done.stderr
+    assert len(autotune("verify", out, "-v").stderr) > len(done.stderr)
+
+
 def test_verify_of_what_is_no_export(tmp_path: Path) -> None:
     done = autotune("verify", tmp_path)
     assert (done.returncode, "no export at" in done.stderr) == (2, True)

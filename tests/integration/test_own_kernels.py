@@ -165,7 +165,8 @@ def test_a_kernel_that_its_reference_contradicts_has_no_time(file: Path) -> None
         "kernels", "--op", f"{file}:wrong", "--trials", 2, "--logs", file.parent / "logs"
     )
     assert done.returncode == 5
-    assert "error" in done.stderr
+    told = next(line for line in done.stderr.splitlines() if "error" in line)
+    assert "the results of wrong differ from those of wrong_reference: relative error " in told
 
 
 def test_code_of_a_run_from_elsewhere_is_not_run(
@@ -186,10 +187,26 @@ def test_code_of_a_run_from_elsewhere_is_not_run(
     shown = autotune_here("records", "show", result.path)
     assert shown.returncode == 0, shown.stderr
     assert "own scaled 24x40" in shown.stdout
+    assert shown.stderr.splitlines()[-1] == f"next: autotune trust {result.path}"
     assert not (file.parent / "ran").exists()
     autotune_here("trust", result.path)
     assert autotune_here("kernels", "--resume", result.path).returncode == 0
     assert (file.parent / "ran").exists()
+
+
+def test_records_of_a_kernel_name_its_file(file: Path) -> None:
+    result = autotune.tune_kernels(f"own:{file}:scaled", trials=2, logs=file.parent / "logs")
+    shown = autotune_here("records", "show", result.path)
+    assert "None" not in shown.stdout
+    words = f"kernels --op {file}:scaled --records {result.path}"
+    assert shown.stderr.splitlines()[-1] == f"next: autotune {words}"
+    assert autotune_here(*words.split(), "--trials", 2, "--logs", file.parent).returncode == 0
+    about = json.loads((result.path / "run.json").read_text())
+    about["request"]["own"] = None
+    (result.path / "run.json").write_text(json.dumps(about))
+    refused = autotune_here("kernels", "--resume", result.path)
+    assert refused.returncode == 1
+    assert "the run's request is damaged: its kernel is the user's own" in refused.stderr
 
 
 def test_a_changed_program_is_another_kernel(file: Path) -> None:
@@ -204,6 +221,18 @@ def _edited(before: str, after: str) -> Callable[[str], str]:
     return lambda text: text.replace(before, after)
 
 
+def _shaped(shape: str) -> Callable[[str], str]:
+    program = f"""
+def shaped():
+    a = te.placeholder({shape}, name="a")
+    return [a, te.compute({shape}, lambda *at: a(*at) * 2.0, name="out")]
+
+
+shaped_reference = abs
+"""
+    return lambda text: text + program
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize(
     ("function", "edit", "words"),
@@ -216,6 +245,15 @@ def _edited(before: str, after: str) -> Callable[[str], str]:
         ("scaled", _edited("(40,), name", "(40,), dtype='float64', name"), "is float64"),
         ("scaled", _edited("(40,), name", "(te.var('n'),), name"), "has no fixed shape"),
         ("scaled", _edited("return [a, b,", "return [te.compute((2,), lambda i: a[i, i]), a, b,"), "first param"),
+        ("shaped", _shaped("(1 << 40,)"), r"has the shape \(1099511627776,\)"),
+        ("shaped", _shaped("(0, 8)"), r"has the shape \(0, 8\)"),
+        ("shaped", _shaped("(-1, 8)"), r"has the shape \(-1, 8\)"),
+        ("shaped", _shaped("(1,) * 9"), r"has the shape \(1, 1, 1, 1, 1, 1, 1, 1, 1\)"),
+        ("shaped", _shaped("(1 << 16, 1 << 16)"), r"has the shape \(65536, 65536\)"),
+        ("shaped", _shaped("()"), r"has the shape \(\)"),
+        ("über", _edited("wrong", "über"), "'über' cannot be the name of a kernel"),
+        ("_own", _edited("wrong", "_own"), "'_own' cannot be the name of a kernel"),
+        ("n" * 41, _edited("wrong", "n" * 41), "cannot be the name of a kernel"),
         ("scaled", _edited("import numpy", "import nompy"), "No module named 'nompy'"),
     ],
 )  # fmt: skip
@@ -226,6 +264,7 @@ def test_what_is_no_kernel_is_told(
     with pytest.raises(UsageError, match=words) as told:
         own_kernel(f"{file}:{function}")
     assert "\n" not in told.value.message
+    assert "operand" not in told.value.message
 
 
 @pytest.mark.quick
@@ -236,6 +275,11 @@ def test_what_is_no_kernel_is_told(
         ("return 2 * a + b", "return (2 * a + b)[:3]", "returns arrays of shape"),
         ("return 2 * a + b", "return a, b", "returns arrays of shape"),
         ("return 2 * a + b", "return a / 0 * 0", "not finite"),
+        ("return 2 * a + b", "return a * 2j", "returns an array of complex128, not"),
+        ("return 2 * a + b", "return a.astype(str)", "returns an array of texts, not"),
+        ("return 2 * a + b", "return a.astype(object)", "returns an array of objects, not"),
+        ("return 2 * a + b", "return None", "returns None, not"),
+        ("return 2 * a + b", "return {}", "returns a value of type dict, not"),
         ("return 2 * a + b", "return a.nothing", "has no attribute 'nothing'"),
     ],
 )

@@ -17,7 +17,14 @@ from autotune.compiler.export.c_format import c_parts
 from autotune.compiler.export.checks import Check, check_of, chosen, write_checks
 from autotune.compiler.export.exporter import export
 from autotune.compiler.export.launches import Launch, OpenCLProgram
-from autotune.compiler.export.manifest import check_entry, digests, kernel_entry, manifest
+from autotune.compiler.export.manifest import (
+    check_entry,
+    digests,
+    figures_entry,
+    kernel_entry,
+    manifest,
+    safe_entry,
+)
 from autotune.compiler.export.variants import (
     SAFE,
     ExportedKernel,
@@ -258,7 +265,7 @@ def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: st
 EXPORTED = parse_kernel(MATMUL, "forward")
 
 
-ENTRY = {**kernel_entry(EXPORTED), "figures": {"v": {}}}
+ENTRY = {**kernel_entry(EXPORTED), "count": 1, "figures": {"v": {}}}
 CHECK = check_entry(check_of(0, EXPORTED, 1e-4))
 DATA = CHECK["inputs"][0]
 VARIANT = {"name": "v", "kernels": 1, "library": DATA, "family": "cpu"}
@@ -294,7 +301,18 @@ def written(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-C_PARTS = {"format": "c", "platform": "host", **c_parts("kernels", [EXPORTED])}
+UNTUNED = figures_entry(Figures(), tuned=False)
+SAFE_VARIANT = {
+    "name": "default", "target": "default", "cluster": None, "threads": None, "khz": None,
+    "match": {"soc": None, "gpu": None, "driver": None, "cluster": None}, "device": None, "stand_in": False,
+    "source": None, "kernels": 1, "cpu_features": [],
+}  # fmt: skip
+FAST = {"name": "v", "kernels": 1, "cpu_features": ["avx2", "fma"]}
+C_ENTRY = {**ENTRY, "figures": {"default": UNTUNED, "v": {}}}
+C_PARTS = {
+    "format": "c", "platform": "host", **c_parts("kernels", [EXPORTED]), "variants": [SAFE_VARIANT, FAST],
+    "kernels": [C_ENTRY], "safe_variant": safe_entry(),
+}  # fmt: skip
 
 
 def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
@@ -361,7 +379,50 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ),
         ({**C_PARTS, "functions": {}}, "its functions of the C library"),
         ({**C_PARTS, "alignment_bytes": 2**52}, "its alignment_bytes of the C library"),
-        ({"format": "opencl", "launch_table": "x"}, "its launch_table of the OpenCL library"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": -5}]}, "count of"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": 2**60}]}, "count of"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": True}]}, "count of"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "extra": 1}]}, "unknown key: 'extra'"),
+        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "threads": 10**6}]}, "threads of variant"),
+        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "extra": 1}]}, "unknown key: 'extra'"),
+        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "cpu_features": ["x"]}]}, "cpu_features"),
+        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "cpu_features": None}]}, "cpu_features"),
+        (
+            {**C_PARTS, "variants": [{**SAFE_VARIANT, "cpu_features": ["avx2"]}, FAST]},
+            "safe variant",
+        ),
+        ({**C_PARTS, "variants": [{**SAFE_VARIANT, "threads": 2}, FAST]}, "safe variant"),
+        ({**C_PARTS, "variants": [FAST, SAFE_VARIANT]}, "safe variant"),
+        ({**C_PARTS, "safe_variant": {**safe_entry(), "name": "v"}}, "safe variant"),
+        ({**C_PARTS, "safe_variant": None}, "safe variant"),
+        (
+            {
+                **C_PARTS,
+                "kernels": [
+                    {**C_ENTRY, "figures": {"default": {**UNTUNED, "tuned": True}, "v": {}}}
+                ],
+            },
+            "safe variant",
+        ),
+        ({"safe_variant": safe_entry()}, "safe variant"),
+        ({"extra": 1}, "unknown key: 'extra'"),
+        ({"versions": {"extra": "1"}}, "unknown key: 'extra'"),
+        ({"checks": [{**CHECK, "extra": 1}]}, "unknown key: 'extra'"),
+        ({"variants": [{**VARIANT, "cpu_features": []}]}, "unknown key: 'cpu_features'"),
+        ({**C_PARTS, "format": "opencl", "platform": "any", "launch_table": "x"}, "cpu_features"),
+        (
+            {
+                **C_PARTS,
+                "format": "opencl",
+                "platform": "any",
+                "launch_table": "x",
+                "variants": [
+                    {**{k: v for k, v in one.items() if k != "cpu_features"}}
+                    for one in (SAFE_VARIANT, FAST)
+                ],
+            },
+            "its launch_table of the OpenCL library",
+        ),
     ],
 )
 def test_a_damaged_manifest_is_refused_before_anything_runs(
@@ -370,6 +431,23 @@ def test_a_damaged_manifest_is_refused_before_anything_runs(
     with pytest.raises(RecordError, match=words):
         verify(written(tmp_path / "out", **changes), None)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("avx2",), (), ("avx2", "avx512f", "fma"), ("avx", "avx2", "fma")]
+)
+def test_the_features_of_a_c_manifest_are_those_that_the_library_checks_for(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    out = written(tmp_path / "out", **C_PARTS)
+    (out / "lib" / "libkernels.so").write_bytes(
+        b"code\0" + b"".join(f"{word}\0".encode() for word in words) + b"code"
+    )
+    content = json.loads((out / "manifest.json").read_text())
+    content["files"] = digests(out)
+    (out / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(RecordError, match="not those that the library checks for"):
+        verify(out, None)
 
 
 def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:

@@ -169,7 +169,8 @@ def show(
     for source in found.sources.values():
         about = source.about
         write_text(
-            f"{source.id}: {about.run}, {about.workload}, batch {about.batch}, "
+            f"{source.id}: {about.run}, {about.workload}, "
+            f"{'' if about.batch is None else f'batch {about.batch}, '}"
             f"{counted(source.trials, 'trial')}, "
             f"{source.identity}, {source.cores}"
         )

@@ -77,7 +77,10 @@ def tuning_words(database: Database, records: Path, measured: Sequence[Path]) ->
     where = _where(made)
     if where is None:
         return ["devices"] if made.source.identity.kind.startswith(_REMOTE) else ["targets"]
-    what = _operator(made.source) if made.step is None else step_words(made.step, made.batch)
+    what = _operator(made) if made.step is None else step_words(made.step, made.batch)
+    if what is None:
+        run = _folder(made.source, measured)
+        return ["runs"] if run is None else ["trust", run]
     return ["kernels", *what, *where, "--records", records]
 
 
@@ -143,14 +146,22 @@ def _plain(form: object) -> dict[str, Any]:
     return {**options, "train": [one for one in map(str, patterns) if one.isprintable()]}
 
 
-def _operator(source: Source) -> list[object]:
-    """Returns the options that tune a run's operator, or the first kernel of its step that `--op` takes."""
+def _operator(made: _Tuned) -> list[object] | None:
+    """Returns the options that tune a run's operator, or the first kernel of its step that `--op` takes.
+
+    None for a kernel of the user's own whose code is not known, or was not used on this machine before.
+    """
     from autotune.errors import UsageError
+    from autotune.jobs.requests import is_allowed, outside
     from autotune.workloads import parse_kernels
 
+    source, own = made.source, made.asked.get("own")
+    if any(kernel.spec.startswith("own:") for kernel in source.tasks.values()):
+        if not isinstance(own, str) or not own.isprintable():
+            return None
+        known = all(map(is_allowed, filter(None, outside({"own": own}))))
+        return ["--op", own if ".py:" in own else f"own:{own}"] if known else None
     for kernel in source.tasks.values():
-        if kernel.spec.startswith("own:"):
-            continue
         roles = [one.role for one in source.tasks.values() if one.spec == kernel.spec]
         try:
             parse_kernels(kernel.spec, ",".join(roles))

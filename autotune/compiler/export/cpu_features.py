@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 # LLVM's names of features, and Linux's words for them in /proc/cpuinfo (arch/x86/include/asm/cpufeatures.h,
 # arch/arm64/kernel/cpuinfo.c). Left out are features that every processor of the architecture has, and those that
 # code generation never uses by itself.
-_LINUX_NAMES = {
+_OF_X86 = {
     "sse3": "pni",
     "ssse3": "ssse3",
     "sse4.1": "sse4_1",
@@ -41,6 +42,8 @@ _LINUX_NAMES = {
     "amx-tile": "amx_tile",
     "amx-int8": "amx_int8",
     "amx-bf16": "amx_bf16",
+}
+_OF_ARM = {
     "dotprod": "asimddp",
     "fullfp16": "asimdhp",
     "fp16fml": "asimdfhm",
@@ -52,6 +55,11 @@ _LINUX_NAMES = {
     "sve": "sve",
     "sve2": "sve2",
 }
+
+_LINUX_NAMES = {**_OF_X86, **_OF_ARM}
+FEATURES = frozenset(_LINUX_NAMES.values())
+"""Linux's words for the features that compiled code may use."""
+_ALSO_FUNCTIONS = {"fma"}  # A library may name it because it calls it.
 
 
 def cpu_features(target: Any) -> tuple[str, ...]:
@@ -68,6 +76,20 @@ def cpu_features(target: Any) -> tuple[str, ...]:
         if one is not None:
             found |= _features(one)
     return tuple(sorted(found))
+
+
+def features_differ(library: bytes, named: Iterable[str]) -> bool:
+    """Returns whether a C library checks for other features than those that its manifest names.
+
+    Args:
+        library: The library's bytes.
+        named: The features of all its variants.
+    """
+    listed = set(named)
+    # A linker may keep a word as the end of another one. Libraries for ARM name all of theirs, in their own table.
+    held = {word for word in _OF_X86.values() if b"\0" + word.encode() + b"\0" in library}
+    absent = any(word.encode() + b"\0" not in library for word in listed)
+    return absent or not held - _ALSO_FUNCTIONS <= listed
 
 
 def _features(target: Any) -> set[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import secrets
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,15 +18,26 @@ from autotune.compiler.export.findings import ResultFinding, results_of
 from autotune.compiler.export.rounds import Round
 from autotune.compiler.native import NativePart, Platform, check_disks, for_platform, native_build
 from autotune.devices import Change, Device, Journal
-from autotune.errors import ToolchainError
+from autotune.errors import AutotuneError, ToolchainError
 from autotune.scratch import Scratch
 
 _EXAMPLE = NativePart("example", "check", "check", ())
 _ARM_ROOT = "/usr/aarch64-linux-gnu"
-_BUILD_TIMEOUT_S = 600.0
+_BUILD_TIMEOUT_S = 120.0
+_BUILD_KIB = 4 << 20
+"""Memory of each program of a build. What a compiler needs is in the export's hands."""
 _PUSH_TIMEOUT_S = 120.0
 _HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
+_FAULT = re.compile(
+    r"\berror: |CMake Error|out of memory|memory exhausted|undefined reference", re.IGNORECASE
+)
+_MISSING = re.compile(
+    r"Could NOT find|No CMAKE_\w+ could be found|compile a simple test program|CL/cl\.h"
+)
+_LONGEST = 300
+_MORE = "with -v, all that the compiler said is logged"
 
+LOGGER = logging.getLogger("autotune.export")
 
 Run = Callable[[Round], tuple[ResultFinding, ...]]
 """Compiles an example that is prepared for a round, and runs it."""
@@ -34,7 +47,8 @@ def run_here(path: Path, platform: Platform) -> Run:
     """Returns a function that runs an export's example on this host, under qemu-user if it is for aarch64.
 
     The returned function raises:
-        ToolchainError: A tool is missing, or the example does not compile.
+        ToolchainError: A tool is missing.
+        AutotuneError: The example does not compile, or takes too long.
     """
 
     def run(own: Round) -> tuple[ResultFinding, ...]:
@@ -69,7 +83,8 @@ def run_on(
         folder: A folder on the device with space for files.
 
     Raises:
-        ToolchainError: A tool is missing, or the example does not compile.
+        ToolchainError: A tool is missing.
+        AutotuneError: The example does not compile, or takes too long.
         DeviceError: The device went away, or refused.
     """
     there = folder / f"autotune-verify-{secrets.token_hex(6)}"
@@ -118,13 +133,12 @@ def call(
     """Runs a command until it ends.
 
     Raises:
-        ToolchainError: It took too long.
-        TooMuchOutput: It printed without end.
+        AutotuneError: It took too long, or printed without end.
     """
     try:
         done = run_to_end(command, timeout=limit_s, environment=environment)
     except subprocess.TimeoutExpired as error:
-        raise ToolchainError(f"{Path(command[0]).name} took longer than {limit_s:.0f} s") from error
+        raise AutotuneError(f"the example took longer than {limit_s:.0f} s") from error
     stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(command, done.returncode, stdout, stderr)
 
@@ -148,12 +162,35 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
             # The device's own C++ library may differ, or be missing.
             configure.append("-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc")
         for command in (configure, [cmake, "--build", str(build)]):
-            done = call(command, os.environ, _BUILD_TIMEOUT_S)
-            if done.returncode != 0:
-                check_disks(done.stdout + done.stderr, [build])
-                tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
-                raise ToolchainError(f"the example does not compile:\n{tail}")
+            _build(command, example.parent, build)
         yield build / "check"
+
+
+def _build(command: Sequence[str], export: Path, build: Path) -> None:
+    """Runs a step of an example's build within limits of time and memory."""
+    limited = ["sh", "-c", f'ulimit -v {_BUILD_KIB}; exec "$@"', "sh", *command]
+    try:
+        done = run_to_end(limited, timeout=_BUILD_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise AutotuneError(
+            f"the example takes longer than {_BUILD_TIMEOUT_S:.0f} s to compile"
+        ) from error
+    if done.returncode == 0:
+        return
+    said = (done.stderr + done.stdout).decode(errors="replace").replace(f"{export}/", "").strip()
+    check_disks(said, [build])
+    LOGGER.info("the example does not compile:\n%s", said)
+    if missing := _MISSING.search(said):
+        line = next(line for line in said.splitlines() if missing[0] in line)
+        raise ToolchainError(
+            f"a tool is missing to compile the example: {line.strip()[:_LONGEST]}",
+            hint="install it; " + ("opencl-headers has CL/cl.h" if "CL/" in line else _MORE),
+        )
+    lines = said.splitlines() or [f"{Path(command[0]).name} said nothing"]
+    fault = next(filter(_FAULT.search, lines), lines[-1])
+    raise AutotuneError(
+        f"the example does not compile: {fault.strip()[:_LONGEST]}", hint=f"export again; {_MORE}"
+    )
 
 
 def _opencl_headers(build: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune import __version__
 from autotune.compiler.export.checks import Check
-from autotune.compiler.export.variants import ExportedKernel, Variant, kernels_of
+from autotune.compiler.export.variants import SAFE, Figures, Variant, kernels_of
 from autotune.workloads.operators import Kernel
 
 MANIFEST_SCHEMA_VERSION = 2
@@ -54,14 +54,18 @@ def manifest(
             **{package: version(package) for package in ("apache-tvm", "apache-tvm-ffi")},
         },
         **more,
-        "safe_variant": safe
-        and {
-            "name": safe.name,
-            "why": "every kernel with its untuned default schedule, compiled for what all such devices have",
-        },
+        "safe_variant": safe and safe_entry(),
         "variants": [{**_variant(one), **of_variant.get(one.name, {})} for one in variants],
         "kernels": [_kernel(kernel, variants) for kernel in kernels_of(variants)],
         "checks": [check_entry(check) for check in checks],
+    }
+
+
+def safe_entry() -> dict[str, Any]:
+    """Returns what a manifest says of the safe variant in every export that has one."""
+    return {
+        "name": SAFE,
+        "why": "every kernel with its untuned default schedule, compiled for what all such devices have",
     }
 
 
@@ -120,7 +124,9 @@ def _kernel(kernel: Kernel, variants: Sequence[Variant]) -> dict[str, Any]:
     return {
         **kernel_entry(kernel),
         "count": max(one.count for one in found.values()),
-        "figures": {name: _figures(one) for name, one in found.items()},
+        "figures": {
+            name: figures_entry(one.figures, tuned=one.tuned) for name, one in found.items()
+        },
     }
 
 
@@ -142,9 +148,9 @@ def kernel_entry(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _figures(one: ExportedKernel) -> dict[str, Any]:
-    figures = asdict(one.figures)
-    return {**figures, "tuned": one.tuned}
+def figures_entry(figures: Figures, *, tuned: bool) -> dict[str, Any]:
+    """Returns what a manifest says of a kernel in a variant."""
+    return {**asdict(figures), "tuned": tuned}
 
 
 def _layout(kernel: Kernel) -> str:

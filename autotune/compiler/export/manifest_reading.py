@@ -9,20 +9,24 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from autotune.compiler.export.c_format import c_parts
 from autotune.compiler.export.checks import check_of
+from autotune.compiler.export.cpu_features import FEATURES, features_differ
 from autotune.compiler.export.manifest import (
     MANIFEST,
     MANIFEST_SCHEMA_VERSION,
     check_entry,
+    figures_entry,
     kernel_entry,
+    safe_entry,
 )
 from autotune.compiler.export.opencl_format import opencl_parts
 from autotune.compiler.export.tree import folders_of, is_plain
+from autotune.compiler.export.variants import SAFE, Figures
 from autotune.compiler.native import Platform
 from autotune.compiler.target import LARGEST_TOLERANCE
 from autotune.errors import AutotuneError, RecordError, UsageError
@@ -31,7 +35,27 @@ from autotune.workloads import parse_kernel
 from autotune.workloads.operators import Kernel
 
 _PARTS = {"format", "name", "platform", "files", "variants", "kernels", "checks"}
+_MORE_PARTS = {"schema_version", "model", "batch", "stand_in", "versions", "safe_variant"}
+_OF_FORMAT = {
+    "tvm": {"library", "family", "tvm_target"},
+    "c": {"cpu_features"},
+    "opencl": {"tvm_target", "limits"},
+}
+_MOST_CALLS = 2**31 - 1
+_MOST_THREADS = 1024  # `kMaxThreads` in `rpc/kernel_library`.
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_SAFE: dict[str, Any] = {
+    "name": SAFE,
+    "target": SAFE,
+    "cluster": None,
+    "threads": None,
+    "khz": None,
+    "match": dict.fromkeys(("soc", "gpu", "driver", "cluster")),
+    "device": None,
+    "stand_in": False,
+    "source": None,
+}
+_UNTUNED = figures_entry(Figures(), tuned=False)
 
 
 class _Damaged(ValueError):  # noqa: N818  # what a manifest is, not what went wrong in the program
@@ -104,9 +128,15 @@ def _kernels(content: Mapping[str, Any]) -> Iterator[tuple[str, Kernel]]:
         if kernel.name in seen:
             raise _Damaged(f"it lists {kernel.name} twice")
         seen.add(kernel.name)
-        _compare(kernel_entry(kernel), entry, f"kernel {kernel.name}")
+        expected = kernel_entry(kernel)
+        _compare(expected, entry, f"kernel {kernel.name}")
+        _refuse_more(entry, {*expected, "count", "figures"}, f"kernel {kernel.name}")
+        if not _is_count(entry.get("count"), _MOST_CALLS):
+            raise _Damaged(f"the count of {kernel.name} is not from 1 to {_MOST_CALLS}")
         if not isinstance(entry.get("figures"), dict):
             raise _Damaged(f"{kernel.name} has no figures")
+        for figures in entry["figures"].values():
+            _refuse_more(figures, _UNTUNED, f"figures of {kernel.name}")
         yield kernel.name, kernel
 
 
@@ -120,6 +150,7 @@ def _check_checks(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> 
             raise _Damaged(f"a check has no tolerance of at most {LARGEST_TOLERANCE}")
         expected = check_entry(check_of(number, kernels[name], tolerance))
         _compare(expected, entry, f"check of {name}")
+        _refuse_more(entry, expected, f"check of {name}")
         _check_listed(content, *expected["inputs"], *expected["expected"])
 
 
@@ -129,9 +160,24 @@ def _check_variants(content: Mapping[str, Any]) -> None:
     counts = {str(one.get("name")): one.get("kernels") for one in variants}
     if len(counts) != len(variants) or counts != has:
         raise _Damaged("its variants are not those whose figures its kernels have")
-    safe = content.get("safe_variant")
-    if safe is not None and (not isinstance(safe, dict) or str(safe.get("name")) not in counts):
-        raise _Damaged("its safe variant is not listed")
+    for one in variants:
+        what = f"variant {one.get('name')!a}"
+        _refuse_more(one, {*_SAFE, "kernels", *_OF_FORMAT[content["format"]]}, what)
+        _refuse_more(one.get("match", {}), _SAFE["match"], f"match of {what}")
+        if one.get("threads") is not None and not _is_count(one["threads"], _MOST_THREADS):
+            raise _Damaged(f"the threads of {what} are not from 1 to {_MOST_THREADS}")
+    expected = safe_entry() if SAFE in counts else None
+    if content.get("safe_variant") != expected or (expected is None and content["format"] != "tvm"):
+        raise _Damaged(f"its safe variant is not {SAFE}, as in every such export")
+    if content["format"] != "tvm":
+        safe = {**_SAFE, "kernels": len(content["kernels"])}
+        _compare(safe, variants[0], "safe variant")
+        for entry in content["kernels"]:
+            _compare(_UNTUNED, entry["figures"][SAFE], f"safe variant's {entry['name']}")
+
+
+def _is_count(value: object, most: int) -> bool:
+    return type(value) is int and 1 <= value <= most
 
 
 def _check_format(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> None:
@@ -146,11 +192,59 @@ def _check_format(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> 
         parts = c_parts(content["name"], list(kernels.values()))
         _compare(parts, content, "C library")
         loaded += [parts["header"], *parts["libraries"].values()]
+        for one in content["variants"]:
+            _check_features(one)
     else:
         parts = opencl_parts()
         _compare(parts, content, "OpenCL library")
         loaded += parts.values()
+    own = {"runner"} if content["format"] == "tvm" else set(parts)
+    _refuse_more(content, _PARTS | _MORE_PARTS | own, "manifest")
+    versions = content.get("versions", {})
+    _refuse_more(versions, ("autotune", "apache-tvm", "apache-tvm-ffi"), "versions")
     _check_listed(content, *loaded)
+
+
+def _check_features(variant: Mapping[str, Any]) -> None:
+    found = variant.get("cpu_features")
+    if (
+        not isinstance(found, list)
+        or not all(isinstance(word, str) and word in FEATURES for word in found)
+        or sorted(set(found)) != found
+    ):
+        raise _Damaged(
+            f"the cpu_features of variant {variant.get('name')!a} are not a list of known ones"
+        )
+    if found and variant.get("name") == SAFE:
+        raise _Damaged("its safe variant has cpu_features")
+
+
+def check_library(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuses a manifest of a C library that names other processor features than the library checks for.
+
+    Args:
+        path: The export, whose files are those that the manifest lists.
+        content: Its manifest.
+
+    Raises:
+        RecordError: The features differ.
+    """
+    if content["format"] != "c":
+        return
+    named = [word for one in content["variants"] for word in one["cpu_features"]]
+    if features_differ((path / content["libraries"]["shared"]).read_bytes(), named):
+        raise RecordError(
+            f"{MANIFEST} is damaged: its cpu_features are not those that the library checks for",
+            hint="export the run again",
+        )
+
+
+def _refuse_more(entry: object, known: Collection[str], what: str) -> None:
+    """Refuses an entry that is no object, or has keys that no export has."""
+    if not isinstance(entry, dict):
+        raise _Damaged(f"its {what} is no object")
+    if unknown := sorted(entry.keys() - set(known)):
+        raise _Damaged(f"its {what} has an unknown key: {unknown[0]!a}")
 
 
 def _compare(expected: Mapping[str, Any], entry: Mapping[str, Any], what: str) -> None:

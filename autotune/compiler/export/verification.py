@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from autotune.compiler.export.example_program import Run, call, emulator, run_here, run_on
 from autotune.compiler.export.findings import ResultFinding, Verdict, results_of
 from autotune.compiler.export.manifest import MANIFEST
-from autotune.compiler.export.manifest_reading import read_manifest
+from autotune.compiler.export.manifest_reading import check_library, read_manifest
 from autotune.compiler.export.objects import Report
 from autotune.compiler.export.rounds import (
     Round,
@@ -98,6 +98,7 @@ def verify(
                 hint="free space there, or set TMPDIR to another folder",
             ) from error
         if not files:
+            check_library(copy, content)
             write_json(copy / MANIFEST, content)
             with _place(copy, content, platform, device) as run:
                 done = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,15 @@ from autotune.compiler.programs.candidate import program_hash
 from autotune.errors import UsageError
 from autotune.waits import waiting
 from autotune.workloads import OwnProgram, load_named, register_program, users_errors
-from autotune.workloads.operators import DType, Kernel, OwnKernel, TensorSpec
+from autotune.workloads.operators import (
+    LARGEST_TENSOR,
+    MOST_AXES,
+    OWN_NAME,
+    DType,
+    Kernel,
+    OwnKernel,
+    TensorSpec,
+)
 
 _HOW = "return a PrimFunc written with T.prim_func(s_tir=True), or a list of tensors: inputs, then outputs"
 
@@ -35,6 +44,11 @@ def own_kernel(reference: str) -> Kernel:
     name = reference.rpartition(":")[2].strip()
     with waiting(f"{reference} to be loaded"), contextlib.redirect_stdout(sys.stderr):
         module, found = load_named(reference, "a TVM program")
+        if OWN_NAME.fullmatch(name) is None:
+            raise UsageError(
+                f"{reference}: {name!r} cannot be the name of a kernel",
+                hint="at most 40 ASCII letters, digits and underscores, beginning with a letter",
+            )
         program = _program(reference, name, found)
         inputs, outputs = _operands(reference, program)
         operator = OwnKernel.of(name, _digest(program), _flops(program), inputs, outputs)
@@ -89,6 +103,12 @@ def _operands(
             raise UsageError(
                 f"{reference}: parameter {parameter.name} has no fixed shape", hint=_HOW
             )
+        sizes = tuple(map(int, shape))
+        if not 1 <= len(sizes) <= MOST_AXES or min(sizes) < 1 or math.prod(sizes) > LARGEST_TENSOR:
+            raise UsageError(
+                f"{reference}: parameter {parameter.name} has the shape {sizes}",
+                hint=f"an operand has 1 to {MOST_AXES} axes, sizes from 1, and at most {LARGEST_TENSOR} elements",
+            )
         if str(parameter.dtype) not in ("float32", "int32") or parameter.strides:
             raise UsageError(
                 f"{reference}: parameter {parameter.name} is {parameter.dtype}"
@@ -96,7 +116,7 @@ def _operands(
                 hint="operands are contiguous, float32 or int32",
             )
         dtype: DType = "int32" if str(parameter.dtype) == "int32" else "float32"
-        specs.append(TensorSpec(f"operand{number}", tuple(map(int, shape)), dtype))
+        specs.append(TensorSpec(f"operand{number}", sizes, dtype))
     written = [any(parameter.same_as(one) for one in stored) for parameter in program.params]
     if not specs or sorted(written) != written or written[0] or not written[-1]:
         raise UsageError(

@@ -29,7 +29,7 @@ from autotune.errors import NothingMeasuredError
 from autotune.measurement import Outcome
 from autotune.records import Result, Run, RunFolder
 from autotune.scratch import Scratch
-from autotune.workloads import Task
+from autotune.workloads import OwnKernel, Task
 
 Interrupted = Callable[[], bool]
 
@@ -235,12 +235,25 @@ class KernelRun:
                     "killed from outside",
                     hint=f"find out what kills them, then continue with --resume {self._folder.path}",
                 )
+            for state in self._states:
+                _check_own(state)
             first = next((v.message for v in verdicts.values() if v.message), "")
             raise NothingMeasuredError(
                 f"no kernel of this run has a valid time: {first}",
                 hint=f"see the failures in {self._folder.path / 'events.jsonl'}",
             )
         return result
+
+
+def _check_own(state: TaskState) -> None:
+    """Raises NothingMeasuredError if the user's own program and its reference compute different results."""
+    operator, default = state.task.kernel.operator, state.default_outcome
+    if isinstance(operator, OwnKernel) and default and default.status == "wrong_result":
+        name = operator.function
+        raise NothingMeasuredError(
+            f"the results of {name} differ from those of {name}_reference: {default.message}",
+            hint="correct the one that is wrong",
+        )
 
 
 def _default_candidate(task: Task) -> Candidate:

@@ -12,7 +12,7 @@ from autotune.compiler.target.targets import Family, TargetSpec, check_attribute
 from autotune.errors import RecordError, UsageError
 from autotune.reading import Count, Name, Unreadable, typed
 from autotune.records import Run
-from autotune.workloads import Task, parse_kernel
+from autotune.workloads import OwnKernel, Task, parse_kernel
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,20 @@ class TuneRequest:
                 (key, tuple(value) if isinstance(value, list) else value)
                 for key, value in found.target.tvm.items()
             )
+            tasks = tuple(
+                Task(parse_kernel(one.spec, one.role), one.count, one.places) for one in found.tasks
+            )
+            if found.own is None and any(isinstance(t.kernel.operator, OwnKernel) for t in tasks):
+                raise RecordError(
+                    "the run's request is damaged: its kernel is the user's own, but it names no file of it",
+                    hint="tune the kernel in a new run",
+                )
             return cls(
                 target=TargetSpec(**{**vars(found.target), "tvm": tvm}),
                 space=found.space,
                 workload=found.workload,
                 batch=found.batch,
-                tasks=tuple(
-                    Task(parse_kernel(one.spec, one.role), one.count, one.places)
-                    for one in found.tasks
-                ),
+                tasks=tasks,
                 trials=found.trials,
                 seed=found.seed,
                 fleet=found.fleet,

@@ -1,5 +1,5 @@
 from .activation import Relu
-from .base import ROLES, DType, Operator, Role, TensorSpec
+from .base import LARGEST_TENSOR, ROLES, DType, Operator, Role, TensorSpec
 from .batched import Bmm
 from .convolution import Conv2d
 from .dense import Matmul
@@ -9,12 +9,15 @@ from .kernel import Kernel
 from .loss import CrossEntropy
 from .normalization import BatchNorm, BatchStats, RunningStats
 from .optimizers import Adam, Momentum, RunningPower, Sgd
-from .own import OwnKernel
+from .own import MOST_AXES, OWN_NAME, OwnKernel
 from .pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
 from .registry import OPERATORS, operator_from_spec, spelled
 
 __all__ = [
+    "LARGEST_TENSOR",
+    "MOST_AXES",
     "OPERATORS",
+    "OWN_NAME",
     "ROLES",
     "Adam",
     "Add",

@@ -12,11 +12,14 @@ from autotune.errors import UsageError
 from autotune.workloads.operators.base import DType, Operator, Role, Signature, TensorSpec
 
 _DTYPES: dict[str, DType] = {"f": "float32", "i": "int32"}
+OWN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+"""Names that the user's function may have, because symbols and files are named after it."""
+MOST_AXES = 8
 _TEXT = re.compile(
-    r"name=(?P<name>[A-Za-z][A-Za-z0-9_]{0,39}),digest=(?P<digest>[0-9a-f]{16}),flops=(?P<flops>[0-9]{1,18}),"
+    rf"name=(?P<name>{OWN_NAME.pattern}),digest=(?P<digest>[0-9a-f]{{16}}),flops=(?P<flops>[0-9]{{1,18}}),"
     r"in=(?P<inputs>[fi][0-9x;fi]*),out=(?P<outputs>[fi][0-9x;fi]*)"
 )
-_OPERAND = re.compile(r"([fi])([1-9][0-9]{0,9}(?:x[1-9][0-9]{0,9}){0,7})")
+_OPERAND = re.compile(rf"([fi])([1-9][0-9]{{0,9}}(?:x[1-9][0-9]{{0,9}}){{0,{MOST_AXES - 1}}})")
 
 
 @dataclass(frozen=True)

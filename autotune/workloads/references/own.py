@@ -106,7 +106,13 @@ def _fitting(
 ) -> Arrays:
     found = [array.shape for array in arrays]
     shapes = [spec.shape for spec in wanted]
-    if found != shapes or any(array.dtype.kind not in "biuf" for array in arrays):
+    odd = next((array for array in arrays if array.dtype.kind not in "biuf"), None)
+    if odd is not None:
+        raise UsageError(
+            f"{operator.function}'s {what} returns {_kind(odd)}, not an array of real numbers",
+            hint=f"the program has {', '.join(spec.dtype for spec in wanted)}",
+        )
+    if found != shapes:
         raise UsageError(
             f"{operator.function}'s {what} returns arrays of shape {', '.join(map(str, found)) or 'none'}",
             hint=f"the program has {', '.join(map(str, shapes))}",
@@ -117,3 +123,11 @@ def _fitting(
             hint="define FUNCTION_inputs, which draws inputs from the range that the kernel is for",
         )
     return arrays
+
+
+def _kind(array: NDArray[Any]) -> str:
+    """Returns what a value that is no array of real numbers is."""
+    if array.dtype.kind == "O" and array.shape == ():
+        return "None" if array.item() is None else f"a value of type {type(array.item()).__name__}"
+    kinds = {"O": "objects", "U": "texts", "S": "bytes"}
+    return f"an array of {kinds.get(array.dtype.kind, array.dtype.name)}"

@@ -38,13 +38,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Place = "a database, a run, or a folder of them"
 
 
+def holds_records(run: Path, *_: object) -> None:
+    """Refuses a run whose records cannot be read."""
+    _whole(run)
+
+
 @with_wide
 @waiting(_READ)
 def list_databases(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="[DIR]",
             help="A store, a folder of runs, or one of either.",
@@ -110,7 +115,7 @@ def show(
     database: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="DATABASE",
             help=f"The records: {Place}.",
@@ -181,7 +186,7 @@ def merge(
     databases: Annotated[
         list[Path],
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="A B...",
             help=f"The records: each {Place}.",
@@ -274,7 +279,7 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="A",
             help=f"The records: {Place}.",
@@ -283,7 +288,7 @@ def diff(
     b: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="B",
             help=f"The records: {Place}.",
@@ -374,7 +379,7 @@ def pull(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="DIR",
             help=f"Where records come from: {Place}.",

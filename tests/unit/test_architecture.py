@@ -78,7 +78,7 @@ MAY_IMPORT = {
     "studies.space workloads",
     "cli.shared": "console jobs.provenance records",
     "cli.options": "cli.shared compiler.target console devices emulator.model jobs.device jobs.requests records "
-    "workloads",
+    "studies.plans workloads",
 }
 """What each room may import, beside itself and `EVERYWHERE`; the commands of `cli` may import every face."""
 

@@ -181,6 +181,30 @@ TYPED = {
     "autotune report one\t": "autotune report one\\$\\(touch\\ PWNED\\)/",
 }
 
+IN_BASH = {
+    "autotune report a:\t": "autotune report a:b/",
+    "autotune report a:b\t": "autotune report a:b/",
+    "autotune report a:b/\t": "autotune report a:b/c/",
+    "autotune report a\\:\t": "autotune report a\\:b/",
+    "autotune report co\t": "autotune report co\\ l\\:on/",
+    "autotune report co\\ l:\t": "autotune report co\\ l:on/",
+    "autotune report it\\'s:\t": "autotune report it\\'s:x/",
+    "autotune report k=\t": "autotune report k=v/",
+    "autotune kernels --space=a:\t": "autotune kernels --space=a:b/",
+    "autotune kernels --target=adr\t": "autotune kernels --target=adreno ",
+    "autotune kernels --op matmul:\t": "autotune kernels --op matmul:m=,n=,k= ",
+    "autotune profile --device pi@\t": "autotune profile --device pi@board ",
+    "autotune kernels --model net.py:\t": "autotune kernels --model net.py:",
+    'autotune report "sp\t': 'autotune report "sp ace/',
+    'autotune report "sp\tin\t': 'autotune report "sp ace/in ner/',
+    "autotune report 'sp\t": "autotune report 'sp ace/",
+    'autotune report "a:\t': 'autotune report "a:b/',
+    'autotune records show "sp ace/my\t': 'autotune records show "sp ace/my a.records.gz" ',
+    'autotune report "one\t': 'autotune report "one\\$(touch PWNED)/',
+    "autotune report 'one\t": "autotune report 'one$(touch PWNED)/",
+}
+"""Bash cuts words at signs such as a colon, and leaves quotes open."""
+
 
 @pytest.fixture
 def starter(folder: Path) -> Path:
@@ -206,6 +230,19 @@ def test_shells_complete(shell: str, folder: Path, starter: Path) -> None:
     before = ["autoload -U compinit", "compinit -u -D"] if shell == "zsh" else []
     with interactive(shell, folder, [*before, "source ./script"]) as terminal:
         assert {keys: terminal.line(keys) for keys in TYPED} == TYPED
+    assert not (folder / "PWNED").exists()
+
+
+def test_bash_completes_cut_words_and_open_quotes(
+    folder: Path, starter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a:b/c/x", "co l:on/x", "it's:x/x", "k=v/x"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()
+    (folder / "autotune.toml").write_text('[devices]\nssh = ["pi@board"]\n')
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "1")
+    with interactive("bash", folder, ['eval "$(autotune completion bash)"']) as terminal:
+        assert {keys: terminal.line(keys) for keys in IN_BASH} == IN_BASH
     assert not (folder / "PWNED").exists()
 
 

@@ -39,6 +39,17 @@ POINTS = {"best": {"clusters": {}}, "default": {"clusters": None}, "points": {},
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
 
+DAMAGED = "20991231T000002Z-x"
+SKIPPED = f"autotune: warning: latest: skipped {DAMAGED}: "
+PLAN: dict[str, Any] = {
+    "schema_version": 1, "kind": "plan", "device": {"serial": "abc", "soc": "sm8150"}, "emulated": False,
+    "profile": None, "step": {"model": "lenet", "runs": ["logs/a"]},
+    "settings": [{"clusters": {"big": {"cores": 4, "khz": 2419200}}, "threads": 4}],
+    "calls": [{"kernel": "relu", "device": "cpu", "setting": 0, "schedule": None}],
+    "configuration": {"clusters": {"big": {"cores": 4, "khz": 2419200}}, "threads": 4},
+    "memory": {"planned_bytes": 64, "offsets": {"w": 0}}, "measured": {"time_s": 0.1},
+}  # fmt: skip
+
 
 def parser_of(command: Callable[..., Any], option: str) -> Callable[[str], Path]:
     """The parser of an option of a command."""
@@ -292,13 +303,19 @@ def test_the_latest_plan_is_that_of_the_newest_search_with_one(
     earlier = Path(shutil.copytree(search, logs / "20260102T000000Z-joint-sm8150"))
     (earlier / "plans").mkdir()
     for name in ("best.json", "knee.json"):
-        (earlier / "plans" / name).write_text("{}")
+        (earlier / "plans" / name).write_text(json.dumps(PLAN))
     plans = Path("logs", earlier.name, "plans")
     assert found(plan_path(), "latest") == plans / "best.json"
     assert found(plan_path(), "latest/plans/knee.json") == plans / "knee.json"
     assert found(plan_path(), f"logs/{earlier.name}") == plans / "best.json"
+    # One that is damaged is skipped.
+    shutil.copytree(earlier, logs / DAMAGED)
+    (logs / DAMAGED / "plans" / "best.json").write_text("{}")
+    capsys.readouterr()
+    assert found(plan_path(), "latest") == plans / "best.json"
+    (logs / earlier.name / "plans" / "best.json").write_text("{")
     assert main(["step", "--plan", "latest"]) == 2
-    assert f"{plans / 'best.json'} is not a plan" in capsys.readouterr().err
+    assert f"logs/{DAMAGED}/plans/best.json is not a plan" in capsys.readouterr().err
 
 
 def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,15 +331,82 @@ def test_commands_take_latest(logs: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["report", "latest"]) == 0
     shown = capsys.readouterr()
     assert shown.out == "logs/20260103T000000Z-cpu-matmul/report.html\n"
-    assert shown.err.startswith("next: python -m webbrowser ")
+    skipped, following = shown.err.splitlines()
+    assert skipped.startswith(
+        "autotune: warning: latest: skipped 20260105T000000Z-broken, 20260104T000000Z-joint-sm8150: "
+    )
+    assert following.startswith("next: python -m webbrowser ")
     assert main(["-q", "report", "latest"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("result.json", "{}"),
+        ("result.json", "[]"),
+        ("events.jsonl", "{\n"),
+        ("run.json", "[]"),
+        ("run.json", "{"),
+    ],
+)
+def test_latest_skips_damaged_runs_and_says_which(
+    logs: Path, capsys: pytest.CaptureFixture[str], file: str, content: str
+) -> None:
+    for name in ("20260104T000000Z-joint-sm8150", "20260105T000000Z-broken"):
+        shutil.rmtree(logs / name)
+    shutil.copytree(SAMPLE, logs / DAMAGED)
+    (logs / DAMAGED / file).write_text(content)
+    for arguments in (
+        ["report", "latest"],
+        ["report", "latest", "--csv", "a.csv"],
+        ["compare", "latest", "latest"],
+        ["compare", "latest", f"logs/{HERE}"],
+        ["records", "show", "latest"],
+        ["records", "list", "latest"],
+        ["records", "diff", "latest", f"logs/{HERE}"],
+        ["breakdown", "latest"],
+        ["export", "latest", "--csv", "b.csv"],
+    ):
+        assert main(arguments) == 0, arguments
+        told = capsys.readouterr().err.splitlines()
+        assert [SKIPPED in line for line in told].count(True) == 1, arguments
+    if not file.startswith("run"):
+        for run in (HERE, THERE):
+            shutil.rmtree(logs / run)
+        assert main(["report", "latest"]) == 1
+        assert f"error: logs/{DAMAGED}/{file}" in capsys.readouterr().err
+
+
+def test_latest_skips_damaged_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    search = ["cpu-config", "--emulate", "meizu-16t", "--model", "lenet", "--trials", "3"]
+    assert main([*search, "--logs", "made"]) == 0
+    (run,) = Path("made").iterdir()
+    for name in (HERE, DAMAGED):
+        shutil.copytree(run, Path("logs", name))
+    Path("logs", DAMAGED, "result.json").write_text("{}")
+    add_run(Path("logs"), THERE, search_of("lenet", 4), None)
+    for words in (["report"], ["compare", f"logs/{HERE}"], ["profile", "--of"]):
+        capsys.readouterr()
+        code = main([*words, "latest"])
+        told = capsys.readouterr().err
+        assert f"autotune: warning: latest: skipped {DAMAGED}" in told
+        assert code == (2 if "--of" in words else 0), told
+
+
+def test_an_old_damaged_run_is_not_told(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (logs / HERE / "result.json").write_text("{}")
+    assert main(["breakdown", "latest"]) == 0
+    assert HERE not in capsys.readouterr().err
 
 
 def test_what_is_compared_with_the_latest_says_its_kind(logs: Path) -> None:
     shutil.rmtree(logs / THERE)
     search = logs / "20260104T000000Z-joint-sm8150"
-    (search / "result.json").write_text("{}")
+    (search / "result.json").write_text(json.dumps(POINTS))
     comparison = {"run": str(search), "first": "best", "second": "default", "by": "time"}
     other = {"objective": "latency", "step": {"model": "alexnet", "batch": 16}}
     add_run(logs, "20260105T000001Z-cpu-config", other)
@@ -351,7 +435,6 @@ def test_two_latest_runs_can_be_compared(logs: Path, capsys: pytest.CaptureFixtu
         (points_compared, "run", {"first": "knee", "second": "default"}, 1),
         (profile, "of", {"point": "knee"}, 1),
         (replay, "recorded", {}, 1),
-        (report, "run", {"csv": None, "t4": None, "out": None}, 2),
         (report, "run", {"csv": Path("a.csv"), "t4": None, "out": None}, 2),
     ],
 )

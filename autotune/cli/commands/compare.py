@@ -31,11 +31,11 @@ from autotune.errors import counted
 def _comparable(run: Path, option: str, options: Mapping[str, Any]) -> None:
     """Refuses a run that cannot be compared, or not with the other run, if that is already known."""
     from autotune.records import is_run, read_run
-    from autotune.report.comparing import check_comparable
+    from autotune.report.comparing import compared
 
     other = options["second" if option == "first" else "first"]
     known = isinstance(other, Path) and is_run(other)
-    check_comparable(read_run(run), read_run(other if known else run))
+    compared(read_run(run), read_run(other if known else run))
 
 
 @with_wide

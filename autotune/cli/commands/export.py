@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 def _exportable(run: Path, _: str, options: Mapping[str, Any]) -> None:
     """Refuses a run that cannot be exported."""
+    from autotune.cli.commands.report import csv_of
     from autotune.jobs.kernels import ExportRequest, exported
+    from autotune.records import read_run
 
+    if options.get("csv") is not None:
+        csv_of(read_run(run))
     if (out := options["out"]) is None:
         return
     moved = tuple(one for one in options["run"] or () if isinstance(one, Path))

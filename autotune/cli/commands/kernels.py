@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from autotune.cli.commands.records import holds_records
 from autotune.cli.options import (
     Batch,
     Classes,
@@ -116,7 +117,7 @@ def kernels(
         list[Path] | None,
         typer.Option(
             "--from",
-            parser=run_path("kernels"),
+            parser=run_path("kernels", check=holds_records),
             autocompletion=completion.runs,
             metavar="PATH",
             help="An earlier run, or records, of any device: its best schedules of the same kernels are tried "
@@ -126,7 +127,7 @@ def kernels(
     records: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="DIR",
             help="Start from records of the same device: a store (`autotune records pull`), a "

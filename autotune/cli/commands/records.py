@@ -38,13 +38,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Place = "a database, a run, or a folder of them"
 
 
+def holds_records(run: Path, *_: object) -> None:
+    """Refuses a run whose records cannot be read."""
+    _whole(run)
+
+
 @with_wide
 @waiting(_READ)
 def list_databases(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="[DIR]",
             help="A store, a folder of runs, or one of either.",
@@ -110,7 +115,7 @@ def show(
     database: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="DATABASE",
             help=f"The records: {Place}.",
@@ -182,7 +187,7 @@ def merge(
     databases: Annotated[
         list[Path],
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="A B...",
             help=f"The records: each {Place}.",
@@ -275,7 +280,7 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="A",
             help=f"The records: {Place}.",
@@ -284,7 +289,7 @@ def diff(
     b: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="B",
             help=f"The records: {Place}.",
@@ -375,7 +380,7 @@ def pull(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels", ended=False),
+            parser=run_path("kernels", ended=False, check=holds_records),
             autocompletion=completion.runs,
             metavar="DIR",
             help=f"Where records come from: {Place}.",

@@ -20,10 +20,12 @@ def _reportable(run: Path, _: str, options: Mapping[str, Any]) -> None:
     from autotune.records import read_run
 
     found = read_run(run)
-    if options["csv"] is not None or options["t4"] is not None:
-        _of_kernels(found)
+    if options["csv"] is not None:
+        csv_of(found)
+    if options["t4"] is not None:
+        _t4(found)
     if options["out"] is not None or options["csv"] is options["t4"] is None:
-        _kind(found)
+        _page(found)
 
 
 def report(

@@ -13,11 +13,16 @@ from autotune.errors import printable
 from autotune.jobs.requests import allow
 
 
+def _nameable(path: Path, *_: object) -> None:
+    """Refuses a run in which the names cannot be read."""
+    _names(path)
+
+
 def trust(
     path: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("joint", "cpu-config", "kernels", ended=False),
+            parser=run_path("joint", "cpu-config", "kernels", ended=False, check=_nameable),
             metavar="RUN|PLAN",
             help="A run's folder, or a plan.",
         ),

@@ -14,13 +14,31 @@ _ANSWER = "_AUTOTUNE_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args
 
 _BASH = f"""\
 _autotune_completion() {{
-    local word kind
+    local line="${{COMP_LINE:0:COMP_POINT}}" typed="${{COMP_WORDS[COMP_CWORD]}}" replaced=$2
+    local quotes=$'["\\']' place word kind
     COMPREPLY=()
+    # Bash cuts words at signs such as `:`, and replaces only what follows. The answers are whole words.
+    until [[ $line == *"$typed" ]]; do typed=${{typed%?}}; done
+    for ((place = COMP_CWORD - 1; place > 0; place--)); do
+        [[ $line == *"${{COMP_WORDS[place]}}$typed" ]] || break
+        typed=${{COMP_WORDS[place]}}$typed
+    done
+    [[ $typed == --*=* ]] && typed=${{typed#*=}}
+    typed=${{typed//\\\\?/x}} replaced=${{replaced//\\\\?/x}}  # As long as without quotes.
+    typed=${{typed//$quotes}} replaced=${{replaced//$quotes}}
+    place=$((${{#typed}} - ${{#replaced}}))
     while IFS=$'\\t' read -r word kind; do
-        # As file names, words are quoted, and no space follows a folder.
+        [[ $word ]] || continue
+        word=${{word:place > 0 ? place : 0}}
+        # File names are quoted.
         [[ $kind == folder || $kind == file ]] && compopt -o filenames
-        [[ $word ]] && COMPREPLY+=("$word")
-    done < <({_ANSWER} _TYPER_COMPLETE_ARGS="${{COMP_LINE:0:COMP_POINT}}" "$1")
+        COMPREPLY+=("$word")
+    done < <({_ANSWER} _TYPER_COMPLETE_ARGS="$line" "$1")
+    if [[ ${{#COMPREPLY[@]}} == 1 && $COMPREPLY == */ ]]; then
+        compopt -o nospace
+        # Bash closes a quote after an answer, but not while there are several.
+        [[ ${{line: -1-${{#2}}:1}} == $quotes ]] && COMPREPLY+=("$COMPREPLY...")
+    fi
 }}
 
 complete -o default -F _autotune_completion autotune"""

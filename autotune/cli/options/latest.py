@@ -14,11 +14,14 @@ from autotune.errors import AutotuneError, RecordError, UsageError, meant
 LATEST = "latest"
 LOGS = Path("logs")
 _BEST_PLAN = Path("plans", "best.json")
+_NAMED = 3
+"""How many skipped runs are named."""
 
 Check = Callable[[Path, str, Mapping[str, Any]], object]
 """Refuses a run that a command cannot take, with an `AutotuneError`.
 
-It is given the run's folder, the Python name of the option, and the values of all options by their Python names.
+It is given the run's folder, or the file in it that is meant; the Python name of the option; and the values of all
+options by their Python names. It also fails where the run is damaged in a place that the command reads.
 """
 
 
@@ -47,9 +50,20 @@ def plan_path() -> Callable[[str], Path]:
 
     def path(text: str) -> Any:
         best = Path(text, _BEST_PLAN)
-        return best if best.is_file() else _path(Path(text), _BEST_PLAN, ("joint",), ended=False)
+        return (
+            best
+            if best.is_file()
+            else _path(Path(text), _BEST_PLAN, ("joint",), ended=False, check=_plan)
+        )
 
     return path
+
+
+def _plan(path: Path, *_: object) -> None:
+    """Refuses a file that is no plan."""
+    from autotune.studies.plans import read_plan
+
+    read_plan(path)
 
 
 def _path(
@@ -102,26 +116,50 @@ class LatestRun(Later):
     def found(self, option: str, options: Mapping[str, Any]) -> Path:
         """Returns the path; see `Later`.
 
-        If the check refuses every run, its error of the newest run is raised.
+        Runs that are damaged, or that the check refuses, are skipped. A warning names them. If none is left, the
+        error of the newest one is raised.
         """
         wanted = processors_for(option, options) if "kernels" in self.kinds else ()
+        skipped: dict[str, AutotuneError] = {}
         refused: AutotuneError | None = None
-        for run, about in all_runs(self.folder):
+        for run, about in _runs(self.folder):
+            if isinstance(about, RecordError):
+                skipped[run.name] = about
+                continue
             if not self._fits(run, about, wanted):
                 continue
             try:
-                if self.check is not None:
-                    self.check(run, option, options)
+                self._try(run, option, options)
             except AutotuneError as error:
+                skipped[run.name] = error
                 refused = refused or error
             else:
+                _tell_skipped(skipped)
                 return run / self.file
         if refused is not None:
             raise refused
+        _tell_skipped(skipped)
         raise UsageError(
             f"{LATEST}: no run{self._what(wanted)} in {self.folder}",
             hint=f"`autotune runs DIR` lists the runs of a folder, and DIR/{LATEST} is its newest run",
         )
+
+    def _try(self, run: Path, option: str, options: Mapping[str, Any]) -> None:
+        """Reads what the command will read.
+
+        Raises:
+            AutotuneError: The run is damaged, or the check refuses it.
+        """
+        from autotune.reading import reading
+        from autotune.records import kind_of, read_run
+
+        with reading(run / self.file):
+            if self.file == Path():
+                found = read_run(run)
+                if self.ended and kind_of(found.about) == "kernels":
+                    found.kernel_result()
+            if self.check is not None:
+                self.check(run / self.file, option, options)
 
     def _fits(self, run: Path, about: Mapping[str, Any], wanted: tuple[Processor, ...]) -> bool:
         from autotune.records import kind_of
@@ -144,19 +182,41 @@ class LatestRun(Later):
 
 def all_runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yields the runs in a folder with their `run.json`, newest first. Unreadable ones are left out."""
+    for run, about in _runs(folder):
+        if not isinstance(about, RecordError):
+            yield run, about
+
+
+def _runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | RecordError]]:
+    """Yields the runs in a folder with their `run.json`, or the reason why it cannot be read, newest first."""
     from autotune.records import read_json
 
-    made = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/run.json")]
+    made = [(path.lstat().st_mtime_ns, path) for path in folder.glob("*/run.json")]
     # The name begins with the second in which a run was made. Runs of the same second are ordered by their files'
     # times.
     made.sort(key=lambda one: (one[1].parent.name[:16], one[0]), reverse=True)
     for _, path in made:
         try:
             about = read_json(path)
-        except RecordError:
+        except RecordError as error:
+            yield path.parent, error
             continue
         if isinstance(about, dict):
             yield path.parent, about
+        else:
+            yield path.parent, RecordError(f"{path} is damaged: it is not an object")
+
+
+def _tell_skipped(skipped: Mapping[str, AutotuneError]) -> None:
+    """Warns that runs were skipped, newest first, and why the newest was."""
+    if not skipped:
+        return
+    from autotune.console import LOGGER
+
+    names = list(skipped)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    reason = skipped[names[0]].message
+    LOGGER.warning("%s: skipped %s%s: %s", LATEST, ", ".join(names[:_NAMED]), more, reason)
 
 
 __all__ = ["LATEST", "LOGS", "LatestRun", "all_runs", "plan_path", "run_path"]

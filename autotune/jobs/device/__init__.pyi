@@ -11,7 +11,7 @@ from .chosen_device import (
 from .cores import HYBRID, chosen_cores, model_runner
 from .fleet import fleet_of, fleet_runner, target_on
 from .left_behind import restore_left_behind, still_there
-from .options import finite, lasting, lasting_space, limits, one_of, parse_size
+from .options import celsius, finite, lasting, lasting_space, limits, one_of, parse_size
 from .settings import boards
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "chosen_cores",
     "ChosenDevice",
     "find_meter",
+    "celsius",
     "finite",
     "fleet_of",
     "fleet_runner",

@@ -13,6 +13,7 @@ from autotune.studies.run import JOURNAL_PREFIX
 from autotune.studies.space import Limits
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_COLDEST, _HOTTEST = -50, 150
 _Word = TypeVar("_Word", bound=str)
 
 
@@ -25,6 +26,18 @@ def finite(option: str, value: float | None, least: float = -math.inf) -> None:
     if value is not None and not (math.isfinite(value) and value >= least):
         wanted = "a finite number" if math.isinf(least) else f"a number from {least:g} on"
         raise UsageError(f"{option} is {value:g}", hint=f"give {wanted}")
+
+
+def celsius(option: str, value: float | None) -> None:
+    """Refuses a temperature that no device that works can have.
+
+    Raises:
+        UsageError: The value is refused.
+    """
+    if value is not None and not _COLDEST <= value <= _HOTTEST:
+        raise UsageError(
+            f"{option} is {value:g}", hint=f"give degrees Celsius from {_COLDEST} to {_HOTTEST}"
+        )
 
 
 def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:

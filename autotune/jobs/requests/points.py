@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.errors import UsageError, choices
+from autotune.reading import reading
 from autotune.records import Run, kind_of
 
 
@@ -13,6 +14,7 @@ def point_of(run: Run, name: str) -> dict[str, Any]:
 
     Raises:
         UsageError: The search has not finished, or has no such point.
+        RecordError: Its result is damaged.
     """
     if kind_of(run.about) not in ("cpu-config", "joint"):
         raise UsageError(
@@ -20,14 +22,15 @@ def point_of(run: Run, name: str) -> dict[str, Any]:
             hint="`autotune cpu-config` finds configurations",
         )
     result = run.ended()
-    known: dict[str, Any] = {
-        "best": result["best"],
-        "default": result["default"],
-        **result["points"],
-        "sequential": (result.get("sequential") or {}).get("best"),
-    }
-    front = {f"pareto_{number}": one for number, one in enumerate(result["pareto"], start=1)}
-    point = {**known, **front}.get(name.replace("-", "_"))
+    with reading(run.path / "result.json"):
+        known: dict[str, Any] = {
+            "best": result["best"],
+            "default": result["default"],
+            **result["points"],
+            "sequential": (result.get("sequential") or {}).get("best"),
+        }
+        front = {f"pareto_{number}": one for number, one in enumerate(result["pareto"], start=1)}
+        point = {**known, **front}.get(name.replace("-", "_"))
     if point is None:
         raise UsageError(
             f"the run has no point '{name}'",

@@ -10,6 +10,7 @@ from typing import Any
 from autotune.errors import RecordError, UsageError
 from autotune.jobs.device import (
     ChosenDevice,
+    celsius,
     check_meter,
     finite,
     lasting,
@@ -22,7 +23,7 @@ from autotune.jobs.requests.defaults import JOINT_TRIALS, LARGEST, SEARCH_TRIALS
 from autotune.jobs.requests.step import StepRequest
 from autotune.reading import Unreadable, typed
 from autotune.records import Run
-from autotune.studies.run import SAMPLERS, StudyRequest
+from autotune.studies.run import SAMPLERS, StudyRequest, check_storage
 from autotune.studies.space import OBJECTIVES, CpuSpace, Limits, needs_energy
 
 _LARGEST_SEED = 2**32 - 1
@@ -108,6 +109,7 @@ class SearchRequest:
         finite("--reference-every", self.reference_every, 0)
         finite("--least-seconds", self.least_seconds, 0)
         finite("--start-temperature", self.start_temperature)
+        celsius("--max-temperature", self.max_temperature)
         finite("--seed", self.seed, 0)
         if (self.seed or 0) > _LARGEST_SEED:
             raise UsageError(f"--seed is {self.seed}", hint=f"give one up to {_LARGEST_SEED}")
@@ -130,12 +132,10 @@ class SearchRequest:
         trials = usual if self.trials is None else self.trials
         if trials < 1:
             raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
-        return replace(
-            self,
-            trials=trials,
-            space=lasting_space(self.space),
-            storage=lasting(self.storage),
-        )
+        storage = lasting(self.storage)
+        if storage is not None:
+            check_storage(storage)
+        return replace(self, trials=trials, space=lasting_space(self.space), storage=storage)
 
     def study_request(self, chosen: ChosenDevice) -> StudyRequest:
         """Returns the study of this search on a device.

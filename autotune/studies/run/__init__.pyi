@@ -6,6 +6,7 @@ from .repeats import REFERENCE_EVERY, Record
 from .results import Found, best_point, found_of, nearest_text, result
 from .storage import (
     JOURNAL_PREFIX,
+    check_storage,
     default_url,
     faults_told,
     hidden,
@@ -16,6 +17,7 @@ from .study import SAMPLERS, Study, StudyRequest, StudyTrial, study_of
 
 __all__ = [
     "best_point",
+    "check_storage",
     "contenders",
     "CpuConfigRun",
     "default_url",

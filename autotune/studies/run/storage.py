@@ -37,6 +37,7 @@ _HIDDEN = "***"
 _PASSWORD = re.compile(r"(?P<user>://[^:/@?]*):(?:[^?]*|.*)@")
 """Matches up to the last @. If a password contains an unquoted @, its rest must not be shown."""
 _PASSWORD_OPTION = re.compile(r"(?P<name>[?&]password=)[^&]*")
+_FORMS = "sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name"
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
 
 
@@ -59,11 +60,9 @@ def open_storage(url: str) -> BaseStorage:
         ToolchainError: The database's driver is not installed.
         RecordError: The disk of a journal or a database is full.
     """
+    check_storage(url)
     if url.startswith(JOURNAL_PREFIX):
         path = Path(url.removeprefix(JOURNAL_PREFIX))
-        if not path.parent.is_dir():
-            raise UsageError(f"{path}: there is no folder {path.parent}")
-        _check_journal(path)
         try:
             # Another process may hold its lock; one that was killed leaves it for half a minute.
             return JournalStorage(_Journal(path))
@@ -98,8 +97,41 @@ def open_storage(url: str) -> BaseStorage:
             f"the storage {hidden(url)} cannot be opened: {reason_of(error)}",
             hint="a run's folder keeps no password: give --storage with it and --resume, or set PGPASSWORD"
             if _HIDDEN in url
-            else "sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
+            else _FORMS,
         ) from error
+
+
+def check_storage(url: str) -> None:
+    """Checks what can be known of a storage without opening or creating it.
+
+    Raises:
+        UsageError: The URL has no form that is known, its file is in no folder, or is not a journal or a database.
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if url.startswith(JOURNAL_PREFIX):
+        path = Path(url.removeprefix(JOURNAL_PREFIX))
+        _check_folder(path)
+        _check_journal(path)
+        return
+    try:
+        place = make_url(url)
+        place.get_dialect()
+    except (ArgumentError, ValueError) as error:
+        raise UsageError(
+            f"the storage {hidden(url)} cannot be opened: {reason_of(error)}", hint=_FORMS
+        ) from None
+    except ImportError:  # A driver that is not installed; told when it is needed.
+        return
+    if place.get_backend_name() == "sqlite" and place.database:
+        _check_folder(Path(place.database))
+        check_database(Path(place.database))
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
 
 
 class _Lock(JournalFileSymlinkLock):
@@ -167,18 +199,10 @@ def _check_journal(path: Path) -> None:
 
 
 def _database(url: str) -> RDBStorage:
-    """Opens a database's storage. Processes that start together on an empty database all create its tables.
-
-    Raises:
-        UsageError: It is a file, and not an SQLite database.
-    """
-    from sqlalchemy import make_url
+    """Opens a database's storage. Processes that start together on an empty database all create its tables."""
     from sqlalchemy.exc import IntegrityError, ProgrammingError
     from sqlalchemy.pool import NullPool
 
-    place = make_url(url)
-    if place.get_backend_name() == "sqlite" and place.database:
-        check_database(Path(place.database))
     for attempt in range(_ATTEMPTS):
         try:
             # Without a pool, so that a failed attempt leaves no connection open.

@@ -129,7 +129,7 @@ def _whole_phases(conv: Conv2d, weight: Any, *, packed: bool) -> Read:
     """Reads filters [k,c,r,s], zero-padded to a multiple of the stride; if packed, from a copy [r,s,k,c]."""
     read = filter_reader(conv, weight)
     (sh, sw), c_per_group = conv.stride, conv.c // conv.groups
-    high, wide = -(-conv.r // sh) * sh, -(-conv.s // sw) * sw
+    high, wide = rounded_up(conv.r, sh), rounded_up(conv.s, sw)
     value = read if (high, wide) == (conv.r, conv.s) else _with_zeros(conv, weight)
     if packed:
         copy = te.compute(

@@ -20,6 +20,7 @@ from autotune.compiler.formulations.layouts import (
     filter_reader,
     or_zero,
     reader,
+    rounded_up,
 )
 from autotune.compiler.formulations.marks import PRODUCT
 from autotune.compiler.formulations.registry import Tensors, formulation
@@ -65,7 +66,7 @@ def padded(extent: int, sizes: Sequence[tuple[int, int, float]]) -> int:
     """
     for size, least, waste in sizes:
         while size >= least:
-            longer = -(-extent // size) * size
+            longer = rounded_up(extent, size)
             if longer - extent <= waste * extent:
                 return longer
             size //= 2

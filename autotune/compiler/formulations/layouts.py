@@ -125,7 +125,7 @@ def between(at: Any, before: int, last: int, size: int) -> list[Any]:
 
 def in_fours(extent: int) -> int:
     """Returns the extent, rounded up to a multiple of 4."""
-    return -(-extent // 4) * 4
+    return rounded_up(extent, 4)
 
 
 def under_windows(

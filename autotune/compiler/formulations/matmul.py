@@ -11,6 +11,7 @@ from typing import Any
 
 from tvm import te
 
+from autotune.compiler.formulations.layouts import rounded_up
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Bmm, Matmul
 
@@ -51,7 +52,7 @@ def padded_sums(
         attrs: Marks of the block that multiplies.
     """
     *outer, rows, columns = shape
-    wide = -(-columns // vector) * vector
+    wide = rounded_up(columns, vector)
     depths = [step.dom.extent for step in steps]
 
     def padded(*at: Any) -> Any:

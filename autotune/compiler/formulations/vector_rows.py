@@ -17,7 +17,13 @@ from autotune.compiler.formulations.depthwise import (
     gradient_windows,
     positions,
 )
-from autotune.compiler.formulations.layouts import compute, filter_reader, or_zero, reader
+from autotune.compiler.formulations.layouts import (
+    compute,
+    filter_reader,
+    or_zero,
+    reader,
+    rounded_up,
+)
 from autotune.compiler.formulations.marks import VECTOR_ROWS
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d
@@ -30,7 +36,7 @@ _LEAST = 4
 
 def _padded(columns: int) -> int:
     """Rounds columns up to whole vectors: of 32, 16 or 8 lanes if that adds at most a seventh, otherwise of 4."""
-    lengths = (-(-columns // size) * size for size in _VECTORS)
+    lengths = (rounded_up(columns, size) for size in _VECTORS)
     few = (length for length in lengths if length - columns <= _WASTE * columns)
     return next(few, -(-columns // _LEAST) * _LEAST)
 

@@ -7,7 +7,7 @@ from .defaults import (
     SEARCH_TRIALS,
     SEED,
 )
-from .kernels import KernelsRequest, ResolvedRequest, load_own, own_place, positive
+from .kernels import KernelsRequest, ResolvedRequest, load_own, positive
 from .points import point_of
 from .search import SearchRequest
 from .step import (
@@ -33,7 +33,6 @@ __all__ = [
     "load_own",
     "model_code",
     "outside",
-    "own_place",
     "point_of",
     "positive",
     "PUT_BACK",

@@ -104,7 +104,7 @@ class KernelsRequest:
             wanted = self.step.training_step()
             graph = wanted.graph(self.step.form(wanted.batch, space.layout))
             workload, found = graph.name, tasks(graph)
-        elif (own := own_place(str(self.op))) is not None:
+        elif (own := _own_place(str(self.op))) is not None:
             allow(outside({"own": own}))
             workload, found = own.rpartition(":")[2], (_own_task(own, self.role),)
         else:
@@ -222,7 +222,7 @@ def _tasks(op: str, role: str | None) -> tuple[Task, ...]:
     return tuple(Task(kernel, 1, ("--op",)) for kernel in parse_kernels(op, role))
 
 
-def own_place(op: str) -> str | None:
+def _own_place(op: str) -> str | None:
     """Returns the absolute place of a kernel of the user's own; None if the text is another operator."""
     named = op.removeprefix(f"{OwnKernel.name}:")
     source, _, function = named.rpartition(":")

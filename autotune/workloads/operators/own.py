@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,8 +104,8 @@ class OwnKernel(Operator):
         return ("forward",)
 
     def label(self) -> str:
-        """Returns the function's name and the program's digest."""
-        return f"{self.function}_{self.digest}"
+        """Returns the function's name and 16 hexadecimal digits of the text's SHA-256."""
+        return f"{self.function}_{hashlib.sha256(self.text.encode()).hexdigest()[:16]}"
 
     def _check_field(self, key: str, kind: object, value: object) -> None:
         """The text is checked as a whole."""

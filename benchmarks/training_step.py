@@ -4,9 +4,8 @@ Tunes each model with `autotune kernels`, or takes finished runs from --runs. Th
 default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
 interleaved. Needs torch 2.13.0; MNN's side needs MNN 3.6.1 and is left out without it.
 
-`--speed` measures only speed, at batch 4 and 16, and adds torch.compile in both layouts. Its models are tuned from
-the shipped records, with the default number of trials of `autotune kernels`. Records of another processor are left
-out.
+`--speed` measures only speed, at the batch sizes of `--batches`, and adds torch.compile in both layouts. Its models
+are tuned from the shipped records, with few trials. Records of another processor are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from against_torch import Compared, against_torch, slower_kernels
-from bars import QUICK_TRIALS, Report, mean_ratio, run
+from bars import QUICK_TRIALS, Report, mean_ratio, positive, run
 from numpy.typing import NDArray
 from pytorch import torch
 from torch_peak import torch_peak
@@ -61,6 +60,14 @@ MODELS = {
     "alexnet": 1500,
 }
 """Trials of the models' runs that begin with no records."""
+TRIALS_AFTER_RECORDS = {
+    "lenet": 100,
+    "squeezenet1_1": 150,
+    "mobilenet_v2": 200,
+    "googlenet": 200,
+    "alexnet": 150,
+}
+"""Trials of the models' runs that begin with the shipped records."""
 RECORDS = Path(__file__).parents[1] / "logs" / "samples" / "cpu-steps"
 BATCH, SEED = 4, 1
 SPEED_BATCHES = (4, 16)
@@ -137,7 +144,8 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
             )
         return found[-1]
     if report.options.speed:
-        return tuned(report, model, logs, "--records", str(RECORDS), trials=None, batch=batch)
+        trials = TRIALS_AFTER_RECORDS[model]
+        return tuned(report, model, logs, "--records", str(RECORDS), trials=trials, batch=batch)
     return tuned(report, model, logs, trials=MODELS[model], batch=batch)
 
 
@@ -153,13 +161,12 @@ def finished(logs: Path, model: str, batch: int) -> list[Path]:
 
 
 def tuned(
-    report: Report, model: str, logs: Path, *options: str, trials: int | None, batch: int = BATCH
+    report: Report, model: str, logs: Path, *options: str, trials: int, batch: int = BATCH
 ) -> Path:
-    """Returns the folder of a new run of a model, with the default number of trials if `trials` is None."""
+    """Returns the folder of a new run of a model."""
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
     command += ["--logs", str(logs), "--no-step", *options]
-    if report.quick or trials is not None:
-        command += ["--trials", str(QUICK_TRIALS if report.quick else trials)]
+    command += ["--trials", str(QUICK_TRIALS if report.quick else trials)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return finished(logs, model, batch)[-1]
 
@@ -445,7 +452,7 @@ def speed_of(
 
 
 def speed(report: Report, models: Sequence[str]) -> None:
-    """Compares tuned steps with PyTorch and MNN at two batch sizes."""
+    """Compares tuned steps with PyTorch and MNN at each batch size."""
     gains: dict[str, dict[str, Interval]] = {}
     tuning = dict.fromkeys(models, 0.0)
     moving, filters = [], []
@@ -455,7 +462,7 @@ def speed(report: Report, models: Sequence[str]) -> None:
         folders = [
             (model, batch, run_of(model, report, Path(logs), batch))
             for model in models
-            for batch in SPEED_BATCHES
+            for batch in report.options.batches
         ]
         report.row(
             what="versions", torch=torch.__version__, threads=kernel_threads(),
@@ -513,9 +520,9 @@ def speed(report: Report, models: Sequence[str]) -> None:
             interval=ends,
         )  # fmt: skip
     longest = max(tuning, key=lambda model: tuning[model])
-    batches_named = " and ".join(map(str, SPEED_BATCHES))
+    batches_named = " and ".join(map(str, report.options.batches))
     report.bar(
-        f"longest tuning of a model, batch {batches_named} together: {longest}",
+        f"longest tuning of a model, all of batch {batches_named}: {longest}",
         tuning[longest], "at most", 90, "min",
     )  # fmt: skip
     report.bar(
@@ -560,7 +567,11 @@ def measure(report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="take finished runs from here")
-    parser.add_argument("--speed", action="store_true", help="speed alone, at batch 4 and 16")
+    parser.add_argument("--speed", action="store_true", help="speed alone")
+    parser.add_argument(
+        "--batches", nargs="+", type=positive(int), default=list(SPEED_BATCHES), metavar="N",
+        help="batch sizes of --speed; 4 and 16 by default",
+    )  # fmt: skip
     parser.add_argument("--models", nargs="+", choices=list(MODELS), help="only these")
 
 

@@ -109,7 +109,7 @@ def test_a_missing_run_is_told_before_anything_is_timed(tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == "before"
 
 
-def test_speed_is_measured_with_the_shipped_records_and_the_default_trials(
+def test_speed_is_measured_with_the_shipped_records_and_few_trials(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """So that the command of a figure makes that figure, and in its time."""
@@ -121,7 +121,7 @@ def test_speed_is_measured_with_the_shipped_records_and_the_default_trials(
     options = argparse.Namespace(runs=None, speed=True)
     training_step.run_of("lenet", bars.Report(quick=False, options=options), tmp_path, 16)
     (command,) = commands
-    assert "--trials" not in command
+    assert int(command[command.index("--trials") + 1]) <= 200
     folder = Path(command[command.index("--records") + 1])
     assert list(folder.glob("*.records.gz"))
 

@@ -135,8 +135,7 @@ class RecordsUse:
     def __str__(self) -> str:
         return (
             f"records: {counted(self.equal, 'kernel')} known, {self.similar} begun with similar ones, "
-            f"{self.unknown} new; about {counted(self.saved_trials, 'trial')} saved, going by what earlier runs "
-            "took to get as far"
+            f"{self.unknown} new; about {counted(self.saved_trials, 'trial')} saved (estimate)"
         )
 
 

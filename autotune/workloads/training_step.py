@@ -71,7 +71,7 @@ def formed(graph: StepGraph, form: StepForm) -> StepGraph:
         )
     if graph.described and (form.micro_batches > 1 or form.segments):
         raise UsageError(
-            f"{graph.name}: a step of this kind has no micro-batches and recomputes nothing",
+            f"{graph.name}: a traced step supports neither micro-batches nor recomputation",
             hint="leave --micro-batch and --recompute out",
         )
     if form.layout == "channels_last" and not graph.described:

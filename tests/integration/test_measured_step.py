@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune, one_folder
 
+from autotune.cli.commands.kernels_table import show_measured
 from autotune.compiler.step import measure_step, step_runs
-from autotune.compiler.step.measured_step import _in_turns
+from autotune.compiler.step.measured_step import MeasuredStep, _in_turns
 from autotune.workloads import StepForm, TrainingStep
 
 pytest.importorskip("torch")
@@ -186,6 +189,27 @@ def test_a_side_whose_first_step_finds_sleeping_threads_is_timed_by_the_others()
     def side(steps: int) -> list[float]:
         return [0.15, *[0.002] * (steps - 1)]
 
-    found = _in_turns({"pytorch": side, "tuned": lambda steps: [0.001] * steps}, lambda *_: None)
+    sides = {"pytorch": side, "tuned": lambda steps: [0.001] * steps}
+    found, _ = _in_turns(sides, lambda *_: None)
     assert max(found["pytorch"]) == 0.002
     assert max(found["tuned"]) == 0.001
+
+
+def test_a_busy_machine_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """PyTorch's step of LeNet once "took" 379 ms beside other programs, without a word."""
+    sides = {"tuned": lambda steps: [0.001] * steps}
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        seconds, others_used = _in_turns(sides, lambda *_: None)
+    finally:
+        for one in spinning:
+            one.kill()
+            one.wait()
+    assert others_used > 0.5
+    for used, warns in ((others_used, True), (0.1, False)):
+        show_measured(MeasuredStep(seconds, {}, used).to_json())
+        told = capsys.readouterr().out
+        assert ("other programs used" in told) == warns

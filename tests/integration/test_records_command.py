@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from command import autotune, autotune_here, one_folder
 
+from autotune.compiler.run.run_records import database_of_run
+from autotune.records import read_run
+
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 MATMUL = "matmul:m=64,n=128,k=96"
 LIKE_IT = "matmul:m=80,n=192,k=120"
@@ -380,3 +383,14 @@ def test_records_of_a_rule_that_a_space_has_not_are_no_use_and_no_harm(tmp_path:
     assert told["records"]["unknown"] == 1
     assert "row_sums" in {one["formulation"] for one in trials_of(tmp_path / "third")}
     assert not events_of(tmp_path / "third", "taught")
+
+
+def test_times_of_the_untuned_default_and_of_schedules_are_of_one_moment() -> None:
+    """Both from the final benchmark: the default once kept its time from before the search."""
+    run = read_run(SAMPLE)
+    settled = {task.name: task.default_ms for task in run.kernel_result().tasks}
+    early = {e["task"]: e["samples_s"] for e in run.events if e["event"] == "default"}
+    (source,) = database_of_run(run).sources.values()
+    for name, task in source.tasks.items():
+        assert task.default_s == pytest.approx(settled[name] / 1e3)
+        assert task.default_s not in early[name]

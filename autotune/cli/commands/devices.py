@@ -210,7 +210,7 @@ def emulate(
             [
                 (
                     name,
-                    f"{p.maker} {p.title}",
+                    p.title if p.title.startswith(p.maker) else f"{p.maker} {p.title}",
                     p.soc,
                     "adb phone" if p.android else "board, in process",
                 )

@@ -166,7 +166,7 @@ def kernels(
       autotune kernels --target adreno --model lenet --batch 4 --trials 128
       autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
-      autotune kernels --op my_kernels.py:scaled_sum --trials 64
+      autotune kernels --op my_kernels.py:scaled_product --trials 64
       autotune kernels --target adreno --model alexnet --batch 4 --precision fp16
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big

@@ -27,6 +27,8 @@ from autotune.jobs.requests import ResolvedRequest
 from autotune.records import Result, TaskResult
 from autotune.workloads import short_name
 
+_BUSY = 0.25
+"""Share of the processors that other programs may use before a warning is printed."""
 _SIDES = (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch eager"))
 
 
@@ -82,7 +84,7 @@ def show(result: Result, notice: str | None) -> None:
         write_text(str(result.records))
     for drift in result.drifts:
         write_text(
-            f"drift: {drift}; candidates from before and after it met in the final benchmark"
+            f"drift: {drift}; candidates from before and after it were compared again in the final benchmark"
         )
     for task in result.tasks:
         name = f"{short_name(task.spec)} {task.role}"
@@ -146,6 +148,11 @@ def show_measured(found: dict[str, Any]) -> None:
             write_text(f"  measured, tuned is {faster}")
         else:
             write_text(f"  not measured: {name}: {found['left_out'].get(side, '')}")
+    if (used := found.get("others_used", 0.0)) > _BUSY:
+        write_text(
+            f"  other programs used {100 * used:.0f} % of this machine's processors: times are too long, and those "
+            "of PyTorch the most, since its threads wait actively; measure again on a quiet machine"
+        )
 
 
 def write_next_of(request: ResolvedRequest, done: Tuned) -> None:

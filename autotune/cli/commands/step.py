@@ -168,8 +168,11 @@ def _show(result: dict[str, Any]) -> None:
         )
         print(f"  tune them with: {result['tune_command']}")
     if kept:
+        untried = len(result["untried_kernels"])
+        why = [f"{kept - untried} tried, nothing faster"] if kept > untried else []
+        why += [f"{untried} without a trial"] if untried else []
         print(
-            f"{kept} of {result['kernels']} kernels keep TVM's default schedule: nothing was faster"
+            f"{kept} of {result['kernels']} kernels keep TVM's default schedule: {'; '.join(why)}"
         )
     shown = [
         f"{loss:.6f}" if loss is not None else "not finite" for loss in (losses[0], losses[-1])

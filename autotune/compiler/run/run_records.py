@@ -66,11 +66,8 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
     text = json.dumps([{**run.about, "schema_version": 1}, began], sort_keys=True)
     source = hashlib.sha256(text.encode()).hexdigest()[:16]
     # Times of the final benchmark, which is interleaved, replace those of the search.
-    settled = {
-        (task.name, one.digest): one.ms / 1e3
-        for task in (() if run.result is None else run.kernel_result().tasks)
-        for one in task.pool
-    }
+    finished = () if run.result is None else run.kernel_result().tasks
+    settled = {(task.name, one.digest): one.ms / 1e3 for task in finished for one in task.pool}
     trials: dict[str, int] = {}
     curves: dict[str, list[tuple[int, float]]] = {}
     schedules = []
@@ -89,6 +86,11 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
         event["task"]: median(event["samples_s"])
         for event in run.events
         if event["event"] == "default" and event["status"] == "ok"
+    }
+    defaults |= {
+        task.name: task.default_ms / 1e3
+        for task in finished
+        if task.name in defaults and task.default_ms is not None
     }
     tasks = {
         (name := task.kernel.name): SearchedTask(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import psutil
+
 from autotune.compiler.step.step import StepSession, open_step
 from autotune.compiler.step.tuned_runs import StepRuns
 from autotune.compiler.target import kernel_threads
@@ -28,6 +30,8 @@ _TURN_S, _MOST_STEPS = 0.2, 5
 _WARMED_S = 1.0
 """A side whose step takes less time is warmed up by more steps, and by one in each turn."""
 _SETTLE_S = 0.05  # The threads of the previous side still spin.
+_LOOK_S = 0.3
+"""Seconds in which the use of the processors by other programs is measured."""
 _TIMEOUT_S = 300.0
 _SEED = 1
 Report = Callable[[str, int, int], None]
@@ -42,10 +46,12 @@ class MeasuredStep:
         seconds: By side (`untuned`, `tuned`, `pytorch`): the median step of each block, in seconds. All sides have
             the same blocks.
         left_out: Why a side is missing, by its name.
+        others_used: Share of this machine's processors that other programs used before the first block.
     """
 
     seconds: Mapping[str, tuple[float, ...]]
     left_out: Mapping[str, str]
+    others_used: float
 
     def time_s(self, side: str) -> Interval | None:
         """Returns the seconds of a step; None for a missing side."""
@@ -77,6 +83,7 @@ class MeasuredStep:
             "blocks": len(self.seconds["tuned"]),
             "threads": kernel_threads(),
             "left_out": dict(self.left_out),
+            "others_used": self.others_used,
         }
 
 
@@ -130,7 +137,8 @@ def measure_step(
                 left_out["pytorch"] = why
             else:
                 sides["pytorch"] = eager.run
-        return MeasuredStep(_in_turns(sides, report), left_out)
+        seconds, others_used = _in_turns(sides, report)
+        return MeasuredStep(seconds, left_out, others_used)
 
 
 def _no_eager(wanted: TrainingStep) -> str:
@@ -154,10 +162,9 @@ def _turn(session: StepSession, graph: StepGraph) -> _Turn:
     return lambda steps: list(session.run(list(islice(given, steps))).seconds)
 
 
-def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[float, ...]]:
-    """Returns the median step of each side in each block."""
+def _warmed_up(sides: Mapping[str, _Turn], report: Report) -> tuple[dict[str, int], dict[str, int]]:
+    """Returns the steps of a turn of each side, and the steps before them that do not count."""
     names = list(sides)
-    began = time.monotonic()
     steps: dict[str, int] = {}
     colds: dict[str, int] = {}
     for at, name in enumerate(names):
@@ -167,6 +174,18 @@ def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[flo
             first = min(first, *sides[name](3))
         steps[name] = max(1, min(_MOST_STEPS, int(_TURN_S / first)))
         colds[name] = int(first < _WARMED_S)
+    return steps, colds
+
+
+def _in_turns(
+    sides: Mapping[str, _Turn], report: Report
+) -> tuple[dict[str, tuple[float, ...]], float]:
+    """Returns the median step of each side in each block, and `MeasuredStep.others_used`."""
+    names = list(sides)
+    began = time.monotonic()
+    steps, colds = _warmed_up(sides, report)
+    time.sleep(_SETTLE_S)
+    others_used = psutil.cpu_percent(_LOOK_S) / 100
     seconds: dict[str, list[float]] = {name: [] for name in names}
     longest, block_began = 0.0, time.monotonic()
     for turn, chosen in enumerate(in_blocks([BLOCKS] * len(names), _SEED)):
@@ -181,7 +200,7 @@ def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[flo
         time.sleep(_SETTLE_S)
         cold = colds[name]  # Caches are cold in the first step of a turn.
         seconds[name].append(median(sides[name](steps[name] + cold)[cold:]))
-    return {name: tuple(some) for name, some in seconds.items()}
+    return {name: tuple(some) for name, some in seconds.items()}, others_used
 
 
 class _EagerWorker:

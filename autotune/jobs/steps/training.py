@@ -182,6 +182,9 @@ def _step(
         "kernels": len({node.kernel for node in graph.nodes}),
         "never_tuned_kernels": [n for n in untuned if n not in runs.winners],
         "kept_default_kernels": [n for n in untuned if n in runs.winners],
+        "untried_kernels": [
+            n for n in untuned if n in runs.winners and not runs.winners[n].task.trials
+        ],
         "tune_command": _tune_command(request.step, graph, form, runs),
     }
 

@@ -38,7 +38,14 @@ KEY = "phone"
 FAULTS: dict[str, tuple[str, ...]] = {
     "drop": ("session lost", "reconnecting", "restarting"),
     "offline 3": ("session lost", "reconnecting", "offline", "not found"),
-    "hang 40": ("session lost", "no answer", "restarting", "longer than its limit"),
+    "hang 40": (
+        "session lost",
+        "no answer",
+        "restarting",
+        "longer than its limit",
+        "to receive",
+        "to be free",
+    ),
     "garbage": ("session lost", "reconnecting", "restarting"),
     "slow 60000": ("no answer", "session lost", "longer than its limit"),
     "reboot": ("session lost", "restarting", "reconnecting"),

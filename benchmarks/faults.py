@@ -44,6 +44,7 @@ from autotune.measurement import Outcome
 from autotune.records import RunFolder, read_run
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.watch import Waits, Watched
+from autotune.waits import telling
 from autotune.workloads import Kernel
 from autotune.workloads.operators import Matmul
 
@@ -122,13 +123,15 @@ class Log(logging.Handler):
 
 @contextmanager
 def logged() -> Iterator[list[str]]:
+    """Yields the lines of the log so far, and those about waits."""
     logger = logging.getLogger("autotune")
     handler, before = Log(), logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        yield handler.lines
+        with telling(handler.lines.append):
+            yield handler.lines
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)

@@ -31,6 +31,7 @@ from autotune.compiler.target import runtime_environment
 from autotune.compiler.workers import Message, Told, Worker, warn
 from autotune.errors import ToolchainError, TransientDeviceError
 from autotune.measurement import Outcome
+from autotune.waits import waiting
 
 LOGGER = logging.getLogger("autotune.devices")
 
@@ -184,7 +185,8 @@ class RpcRunner:
                 try:
                     if rest:
                         self._steady.rest(serial, session.look)
-                    session.load(data)
+                    with waiting(f"{serial} to receive the inputs"):
+                        session.load(data)
                     return session.ask(message, timeout_s), serial
                 except SessionLost as lost:
                     reason = str(lost)

@@ -15,6 +15,7 @@ from autotune.compiler.runners.session_ends import SeenServer, SessionLost
 from autotune.compiler.workers import Message, WorkerLost
 from autotune.errors import TransientDeviceError
 from autotune.measurement import Conditions
+from autotune.waits import waiting
 
 LOGGER = logging.getLogger("autotune.devices")
 
@@ -218,6 +219,14 @@ class Sessions:
         Raises:
             TransientDeviceError: None could be opened in time.
         """
+        with waiting(f"a device under key '{self._key}' to be free"):
+            session = self._opened(until)
+        try:
+            yield session
+        finally:
+            self._put(session)
+
+    def _opened(self, until: float) -> Session:
         while True:
             session = self._take()
             opened = session.opened_s
@@ -225,7 +234,7 @@ class Sessions:
                 # Others may wait at the same tracker; the next one gets the device.
                 session.end()
             if session.opened_s is not None or self._open(session):
-                break
+                return session
             self._put(session)
             with self._returned:  # Another session may become idle before a device is free.
                 self._returned.wait(self._waits.retry_s)
@@ -234,10 +243,6 @@ class Sessions:
                     f"no device under key '{self._key}' is free",
                     hint="see `autotune tracker status`; all that was measured is kept: --resume continues",
                 )
-        try:
-            yield session
-        finally:
-            self._put(session)
 
     def _open(self, session: Session) -> bool:
         """Opens a session if a device is free."""

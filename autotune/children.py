@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from autotune.errors import AutotuneError
 
@@ -39,6 +40,20 @@ class TooMuchOutput(AutotuneError):  # noqa: N818  # what happened, as KeyboardI
             f"{who} wrote more than {most_bytes >> 20} MiB of output and was stopped",
             hint="make it print less",
         )
+
+
+def bound_to_us(command: Sequence[str]) -> list[str]:
+    """Returns a command whose process is killed when this one ends, even if by SIGKILL.
+
+    That needs `setpriv` of util-linux. Without it the command is returned as it is.
+    """
+    setpriv = shutil.which("setpriv")
+    return [*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *command]
+
+
+def _program(arguments: Any) -> Any:
+    """Returns the program that a command starts, whether or not it came from `bound_to_us`."""
+    return arguments[4 if Path(str(arguments[0])).name == "setpriv" else 0]
 
 
 def run_to_end(
@@ -115,7 +130,7 @@ def _exchanged(
                     pipes.unregister(key.fileobj)
                 next(text for pipe, text in got.items() if pipe is key.fileobj).extend(chunk)
                 if sum(map(len, got.values())) > most_bytes:
-                    raise TooMuchOutput(Path(str(process.args[0])).name, most_bytes)  # type: ignore[index]
+                    raise TooMuchOutput(Path(str(_program(process.args))).name, most_bytes)
     return bytes(got[process.stdout]), bytes(got[process.stderr])
 
 

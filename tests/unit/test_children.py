@@ -11,9 +11,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-from autotune.children import TooMuchOutput, run_to_end
+from autotune.children import TooMuchOutput, bound_to_us, run_to_end
 from autotune.compiler.workers import Worker, WorkerLost
 from autotune.devices import LocalDevice, adb
 from autotune.doctor import child
@@ -112,3 +113,30 @@ def test_the_output_of_a_worker_takes_no_space(
     with pytest.raises(WorkerLost, match=r"exit code 7: a+\nthe end$"):
         worker.ask({"die": True}, timeout=60)
     worker.stop()
+
+
+def test_a_bound_program_ends_with_the_process_that_started_it() -> None:
+    """Even with one that was killed. An example of `verify` once ran on for ever."""
+    code = (
+        "import sys; from autotune.children import bound_to_us, run_to_end;"
+        "run_to_end(bound_to_us([sys.executable, '-c', "
+        "'import os, time; os.write(2, str(os.getpid()).encode()); time.sleep(100)']), timeout=100)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        deadline = time.monotonic() + 30
+        while not (children := psutil.Process(parent.pid).children()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (child,) = children
+        while "sleep" not in " ".join(child.cmdline()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)  # Python starts in it.
+        parent.kill()
+    assert psutil.wait_procs([child], timeout=10) == ([child], [])
+
+
+def test_a_bound_program_is_named_by_its_own_name() -> None:
+    command = bound_to_us(["yes"])
+    with pytest.raises(TooMuchOutput, match=r"^yes wrote more"):
+        run_to_end(command, timeout=30)

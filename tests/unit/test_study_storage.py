@@ -1,5 +1,6 @@
 """The storage of a study: what is not one, what is damaged, and its identity."""
 
+import json
 import os
 import resource
 import sqlite3
@@ -40,11 +41,19 @@ def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"[" * 50_000 + b"\n", "line 1 is damaged: it is nested more than 32 deep"),
-        (b"[]\n", "line 1 is not an object"),
-        (b"7\n", "line 1 is not an object"),
+        (b"[]\n", "line 1 is not one of a journal"),
+        (b"7\n", "line 1 is not one of a journal"),
+        # Optuna copies all attributes of a trial for each new one.
+        (
+            b"".join(
+                b'{"op_code":8,"worker_id":"a","trial_id":0,"user_attr":{"%d":1}}\n' % number
+                for number in range(400)
+            ),
+            "line 301: a trial has more than 300 attributes",
+        ),
         (b"{\n", "line 1 is damaged"),
         (b"a" * 9_000_000, "line 1 is longer than 8 MiB"),
-        (b"{}\n" * 100_001, "it has more than 100000 lines"),
+        (b'{"op_code":4}\n' * 100_001, "it has more than 100000 lines"),
         (b"{}\n", "is not a journal of a study"),
         (b'{"op_code": 0, "worker_id": "a", "study_name": []}\n', "is not a journal of a study"),
     ],
@@ -55,6 +64,26 @@ def test_what_is_no_journal_is_one_line(tmp_path: Path, content: bytes, words: s
     with pytest.raises(UsageError, match=words) as told:
         open_storage(f"journal:{path}")
     assert told.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "content", ["my thesis, on one line", '{"mine": "settings"}', '{"a": 1}\n{"b": 2}']
+)
+def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path: Path, content: str) -> None:
+    """A last line without its end was once taken for one that a kill cut off, and removed."""
+    path = tmp_path / "mine.txt"
+    path.write_text(content)
+    with pytest.raises(UsageError, match="is not a journal of a study"):
+        open_study(open_storage(f"journal:{path}"), "s", ["a"], optuna.samplers.RandomSampler())
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"op_code":0,"worker_id":"x", "stu'])
+def test_a_journal_whose_first_line_was_cut_off_is_used(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "study.log"
+    path.write_text(content)
+    open_study(open_storage(f"journal:{path}"), "s", ["a"], optuna.samplers.RandomSampler())
+    assert optuna.get_all_study_names(open_storage(f"journal:{path}")) == ["s"]
 
 
 @pytest.mark.parametrize("scheme", ["journal:", "sqlite:///"])
@@ -115,7 +144,37 @@ def test_a_database_of_many_rows_is_refused_at_once(
         open_storage(f"sqlite:///{path}")
 
 
-def test_a_journal_that_names_another_file_deletes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "count", "words"),
+    [
+        (json.dumps("x" * 1_100_000), 1, "too big"),
+        (json.dumps("x" * 900_000), 80, "take more than 64 MiB"),
+        ("[" + "{}," * 340_000 + "{}]", 1, "take more than 64 MiB of memory"),
+        ("[" + "{}," * 150_000 + "{}]", 16, "memory"),
+        ("[" * 5000, 1, "nested"),
+        ("NOT JSON", 1, "a value of trial_user_attributes is refused"),
+    ],
+)
+def test_a_database_of_large_values_is_refused(
+    tmp_path: Path, value: str, count: int, words: str
+) -> None:
+    """Rows can share pages of a file, so that its values are many times as large as the file."""
+    path = tmp_path / "study.db"
+    open_storage(f"sqlite:///{path}")
+    with closing(sqlite3.connect(path)) as database:
+        for number in range(count):
+            database.execute(
+                "INSERT INTO trial_user_attributes(trial_id, key, value_json) VALUES (1, ?, ?)",
+                (str(number), value),
+            )
+        database.commit()
+    with pytest.raises(UsageError, match=words) as told:
+        open_storage(f"sqlite:///{path}")
+    assert told.value.message.isprintable()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_journal_that_names_another_file_deletes_nothing(tmp_path: Path, *, linked: bool) -> None:
     """SQLite deletes the super-journal that a rollback journal names."""
     path, victim = tmp_path / "study.db", tmp_path / "thesis.txt"
     victim.write_text("years of work")
@@ -133,8 +192,13 @@ def test_a_journal_that_names_another_file_deletes_nothing(tmp_path: Path) -> No
         + struct.pack(">I", 0x40000000 // size + 1) + name + struct.pack(">II", len(name), sum(name))
         + magic
     )  # fmt: skip
+    named = path
+    if linked:  # SQLite looks for the journal beside the file itself.
+        (tmp_path / "elsewhere").mkdir()
+        named = tmp_path / "elsewhere" / "link.db"
+        named.symlink_to(path)
     with pytest.raises(UsageError, match="names another file, which SQLite would delete"):
-        open_storage(f"sqlite:///{path}")
+        open_storage(f"sqlite:///{named}")
     assert victim.exists()
     journal.unlink()
     journal.symlink_to(victim)

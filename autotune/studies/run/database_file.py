@@ -6,6 +6,7 @@ trusts a file's rollback journal too: a journal may name another file, which SQL
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sqlite3
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from autotune.errors import UsageError
-from autotune.reading import open_file
+from autotune.reading import Limits, Unreadable, lines, open_file
 
 _HEAD = b"SQLite format 3\0"
 """The beginning of each database. A new one is empty."""
@@ -25,6 +26,13 @@ _LARGEST_BYTES = 256 << 20
 _MOST_ROWS = 200_000
 """Rows of a table. Optuna reads whole tables; a trial has about ten rows in the largest one."""
 _MOST_TRIALS = 20_000
+_LONGEST_VALUE = 1 << 20
+_MOST_BYTES = 64 << 20
+"""Bytes of all values of a table. They can be many times as large as the file, in which rows may share pages."""
+_JSON = Limits(
+    bytes=2 * _MOST_BYTES, line_bytes=_LONGEST_VALUE, lines=4 * _MOST_ROWS, all_memory=512 << 20
+)
+"""Limits of a table's JSON values, which Optuna reads all at once."""
 _SIDE_FILES = ("-journal", "-wal", "-shm")
 _HINT = "name another file, or remove this one"
 _SIGNS = re.compile(r"[\w\s,()=\"'-]*", re.ASCII)
@@ -45,12 +53,16 @@ def check_database(path: Path) -> None:
     """
     if not path.exists():
         return
+    path = (
+        path.resolve()
+    )  # As SQLite does, which looks for a journal beside the file that a link names.
     _check_file(path)
     for suffix in _SIDE_FILES:
         _check_side_file(path.with_name(path.name + suffix))
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as database:
             database.execute("PRAGMA trusted_schema = OFF")
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             parts = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
             _check_definitions(path, parts)
             for table in [str(name) for kind, name, _ in parts if kind == "table"]:
@@ -58,11 +70,41 @@ def check_database(path: Path) -> None:
                 some = database.execute(f'SELECT 1 FROM "{table}" LIMIT 1 OFFSET {most}').fetchone()
                 if some is not None:
                     raise UsageError(f"{path} has more than {most} rows in {table}", hint=_HINT)
+                _check_values(path, database, table)
     except sqlite3.Error as error:
         raise UsageError(
             f"{path} cannot be read as an SQLite database: {error}", hint=_HINT
         ) from None
     _check_file(path)  # The rollback of a journal can make it larger.
+
+
+def _check_values(path: Path, database: sqlite3.Connection, table: str) -> None:
+    """Refuses a table whose values take much memory.
+
+    Raises:
+        UsageError: They do, or one of its JSON values is not JSON.
+    """
+    found = database.execute(f'SELECT * FROM "{table}"')
+    names = [str(one[0]) for one in found.description]
+    texts, total = [], 0
+    for row in found:
+        for name, value in zip(names, row, strict=True):
+            if not isinstance(value, str | bytes):
+                continue
+            data = value.encode() if isinstance(value, str) else value
+            total += len(data)
+            if total > _MOST_BYTES:
+                most = f"{_MOST_BYTES >> 20} MiB"
+                raise UsageError(f"{path}: the values of {table} take more than {most}", hint=_HINT)
+            if name.endswith("_json"):
+                texts.append(data.replace(b"\n", b" "))
+    try:
+        for _ in lines(
+            io.BytesIO(b"".join(text + b"\n" for text in texts)), _JSON, nan_as_null=True
+        ):
+            pass
+    except Unreadable as error:
+        raise UsageError(f"{path}: a value of {table} is refused: {error}", hint=_HINT) from None
 
 
 def _check_definitions(path: Path, parts: Sequence[tuple[Any, Any, Any]]) -> None:

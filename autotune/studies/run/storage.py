@@ -8,7 +8,8 @@ import re
 import sqlite3
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,9 @@ DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
 _JOURNAL = replace(LINES, lines=100_000, bytes=64 << 20, all_memory=512 << 20)
 """Limits of a journal. A trial has about 25 lines. Optuna's time to read one grows faster than its lines."""
+_FIRST = b'{"op_code":'
+_MOST_KEYS = 300
+"""Attributes and parameters of a trial; about 25 are usual. Optuna copies all of them for each new one."""
 _PART_BYTES = 1 << 16
 _ATTEMPTS, _PAUSE_S = 4, 0.5
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -184,18 +188,41 @@ def _no_space(storage: Path | str) -> RecordError:
 
 
 def _check_journal(path: Path) -> None:
-    """Refuses a file that is not a journal, before Optuna reads it, which has no limits."""
+    """Refuses a file that is not a journal, before Optuna reads it, which has no limits.
+
+    A last line that was cut off will be removed, so it must begin as Optuna's lines do.
+    """
     if not path.exists():
         return
+    keys: defaultdict[Any, set[Any]] = defaultdict(set)
     with open_file(path) as file:
         try:
             for number, value in lines(file, _JOURNAL, torn_end=True, nan_as_null=True):
-                if not isinstance(value, dict):
-                    raise Unreadable(f"line {number} is not an object")
+                if not isinstance(value, dict) or not isinstance(value.get("op_code"), int):
+                    raise Unreadable(f"line {number} is not one of a journal")
+                kept = keys[str(value.get("trial_id"))]
+                kept.update(_named_by(value))
+                if len(kept) > _MOST_KEYS:
+                    raise Unreadable(
+                        f"line {number}: a trial has more than {_MOST_KEYS} attributes"
+                    )
+            file.seek(0)
+            first = file.read(len(_FIRST))
+            if not _FIRST.startswith(first):
+                raise Unreadable("it does not begin as one")
         except (OSError, Unreadable) as error:
             raise UsageError(
                 f"{path} is not a journal of a study: {error}", hint="name another file"
             ) from None
+
+
+def _named_by(line: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names of the attributes and parameters that a line of a journal sets."""
+    if "param_name" in line:
+        yield str(line["param_name"])
+    for part in ("user_attr", "system_attr"):
+        if isinstance(attributes := line.get(part), dict):
+            yield from attributes
 
 
 def _database(url: str) -> RDBStorage:

@@ -33,6 +33,12 @@ FEW_PIXELS = (
     "conv2d:n=1,c=32,h=1,w=16,k=20,r=1,s=1,stride=1,pad=0,channels_last=1",
     "conv2d:n=1,c=64,h=4,w=5,k=8,r=3,s=2,stride=1,pad=2,dilation=2,channels_last=1",
 )
+MINIMAL = (
+    "conv2d:n=3,c=16,h=9,w=11,k=24,r=3,s=3,stride=1,pad=1,channels_last=1",
+    "conv2d:n=4,c=24,h=10,w=8,k=16,r=3,s=3,stride=1,pad=0,channels_last=1",
+    "conv2d:n=1,c=16,h=14,w=13,k=32,r=3,s=3,stride=1,pad=2x1,channels_last=1",
+)
+"""Layers with Winograd's form."""
 ODD_CHANNELS = (
     "conv2d:n=2,c=12,h=7,w=6,k=20,r=3,s=3,stride=1,pad=1",
     "conv2d:n=1,c=21,h=8,w=9,k=6,r=3,s=2,stride=1,pad=1x0,dilation=1x2",
@@ -98,6 +104,11 @@ def _kernels() -> list[tuple[str, str]]:
         (f"{odd}+sgd.update:size=2160", "weight_grad"),
     ]
     followed.append((f"{FEW_PIXELS[0]}+relu.data_grad:size=720", "data_grad"))
+    followed += [(spec, role) for spec in MINIMAL for role in ("forward", "data_grad")]
+    followed += [
+        (f"{MINIMAL[0]}+bias.forward:n=3,c=24,s=99,relu=1,channels_last=1", "forward"),
+        (f"{MINIMAL[0]}+relu.data_grad:size=4752", "data_grad"),
+    ]
     return [*convs, *matmuls, *followed, *((spec, "data_grad") for spec in FEW_PIXELS)]
 
 
@@ -111,6 +122,19 @@ def _products(spec: str, role: str) -> list[str]:
     ]
     assert found
     return found
+
+
+@pytest.mark.parametrize("spec", MINIMAL)
+@pytest.mark.parametrize("role", ["forward", "data_grad"])
+def test_minimal_filtering_is_for_layers_of_its_form(spec: str, role: str) -> None:
+    """It is no formulation of layers that have too few tiles or channels, a stride, groups, or another window."""
+    assert "winograd_product" in _products(spec, role)
+    for other in ("h=4,w=4", "c=8", "stride=2", "dilation=2", "r=5,s=5", "groups=8"):
+        fields = dict(part.split("=") for part in spec.partition(":")[2].split(","))
+        fields |= dict(part.split("=") for part in other.split(","))
+        text = ",".join(f"{name}={value}" for name, value in fields.items())
+        found = formulations(parse_kernel(f"conv2d:{text}", role))
+        assert "winograd_product" not in [one.name for one in found], other
 
 
 def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:

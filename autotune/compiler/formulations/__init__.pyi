@@ -7,6 +7,7 @@ from .marks import (
     REGISTER_PRODUCT,
     ROWS,
     TRANSFORM,
+    TRANSFORMED,
     VECTOR_ROWS,
     WINDOW,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "registered",
     "ROWS",
     "TRANSFORM",
+    "TRANSFORMED",
     "VECTOR_ROWS",
     "WINDOW",
 ]

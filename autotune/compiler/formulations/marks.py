@@ -11,9 +11,10 @@ FEW_CHANNELS = "autotune.few_channels"
 """Annotation of the block that sums: whether it is a gradient, the filter's rows and columns, and the stride."""
 REGISTER_PRODUCT = "autotune.register_product"
 """Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
-ANY_COLUMNS, ALL_COLUMNS, APART = 1, 2, 3
+ANY_COLUMNS, ALL_COLUMNS, APART, TRANSFORMED = 1, 2, 3, 4
 """Values of `REGISTER_PRODUCT`: a tile may have some columns; or must have all, since they are added up next; or
-may have some, and what follows has another shape, so that it runs after all tiles."""
+may have some, and what follows has another shape, so that it runs after all tiles; or the product is one of
+transforms, and each share of its rows is transformed, multiplied and transformed back at once."""
 VECTOR_ROWS = "autotune.vector_rows"
 """Annotation of the block that sums windows, row by row of a plane."""
 ROWS = "autotune.rows"

@@ -1,7 +1,9 @@
 """Winograd's minimal filtering F(2x2, 3x3) for 3x3 convolutions at stride 1, forward and data gradient.
 
-A tile of 2x2 outputs is computed from 4x4 inputs with 16 products instead of 36 (Lavin and Gray, CVPR 2016). With
-channels last, the 16 products over all tiles and channels are 16 matrix products.
+A tile of 2x2 outputs is computed from 4x4 inputs with 16 products instead of 36 (Lavin and Gray, "Fast Algorithms
+for Convolutional Neural Networks", CVPR 2016). With channels last, the 16 products over all tiles and channels are
+16 matrix products. `winograd` is for the general rules of a space. `winograd_product` is for the rule
+`register_product` on a CPU: its transforms are straight-line code over vectors of channels.
 """
 
 from __future__ import annotations
@@ -12,12 +14,17 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.conv2d_forward import guarded
-from autotune.compiler.formulations.layouts import filter_reader, reader
+from autotune.compiler.formulations.layouts import filter_reader, or_zero, reader
+from autotune.compiler.formulations.marks import REGISTER_PRODUCT, TRANSFORM, TRANSFORMED
 from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.winograd_gemm import Matrix, matrices, weighted
 from autotune.workloads.operators import Conv2d
 
 _FEWEST_CHANNELS = 16
-_TILE, _INPUTS = 2, 4
+_TILE, _INPUTS, _TAPS = 2, 4, 3
+_VECTOR = 8
+_FEWEST_TILES = 48
+"""With fewer tiles, the transformed filters are larger than the images."""
 Read = Callable[..., Any]
 
 
@@ -135,3 +142,174 @@ def _output_sign(i: Any, r: Any) -> Any:
 
 def _float(value: float) -> Any:
     return te.const(value, "float32")
+
+
+def _product_pays(conv: Conv2d, size: tuple[int, int]) -> bool:
+    """Returns whether a convolution has this form, and images of this size enough tiles to pay for transforms."""
+    window = (conv.r, conv.s, conv.stride, conv.dilation, conv.groups)
+    fits = window == (_TAPS, _TAPS, (1, 1), (1, 1), 1) and max(conv.pad) < _TAPS
+    whole = conv.c % _VECTOR == 0 and conv.k % _VECTOR == 0
+    tiles = conv.n * -(-size[0] // _TILE) * -(-size[1] // _TILE)
+    enough = min(conv.c, conv.k) >= _FEWEST_CHANNELS and tiles >= _FEWEST_TILES
+    return fits and conv.channels_last and whole and enough
+
+
+def _forward_pays(conv: Conv2d) -> bool:
+    return _product_pays(conv, (conv.oh, conv.ow))
+
+
+def _data_grad_pays(conv: Conv2d) -> bool:
+    return _product_pays(conv, (conv.h, conv.w))
+
+
+def _entry(matrix: Matrix, row: Any, read: Callable[[int], Any]) -> Any:
+    """Returns an entry of a matrix times the values read. The row is known after loops are unrolled."""
+    found = weighted(matrix[-1], read)
+    for index in reversed(range(len(matrix) - 1)):
+        found = tirx.Select(row == index, weighted(matrix[index], read), found)
+    return found
+
+
+def _transformed(matrix: Matrix, value: Read, extents: tuple[int, ...], name: str) -> Any:
+    """Returns matrix x tile x matrix^T for each tile, as [element, *tile, channel].
+
+    Args:
+        matrix: The transform.
+        value: Reads a tile at [row in the tile, column in the tile, *tile, channel].
+        extents: Number of tiles along each axis, and of channels.
+        name: Name of the result.
+    """
+    long, short = len(matrix), len(matrix[0])
+    half = te.compute(
+        (long, short, *extents),
+        lambda e, b, *at: _entry(matrix, e, lambda a: value(a, b, *at)),
+        name=f"{name}_half",
+    )
+    return te.compute(
+        (long * long, *extents),
+        lambda g, *at: _entry(matrix, g % long, lambda b: half[g // long, b, *at]),
+        name=name,
+        attrs={TRANSFORM: 1},
+    )
+
+
+def _windows(
+    image: Any, first: tuple[int, int], shape: tuple[int, int, int], inputs: int
+) -> tuple[Read, tuple[int, int, int]]:
+    """Returns a reader of the windows of an image that its tiles need, and the number of tiles.
+
+    The image [n, h, w, c] is copied with zeros around it.
+
+    Args:
+        image: The image.
+        first: Its row and column at the first element of the first window.
+        shape: Number of images, and height and width of the result that consists of tiles.
+        inputs: Side of a window.
+
+    Returns:
+        A reader at [row in the window, column, row of tiles, column of tiles, channel], where the rows are those of
+        all images; and the number of images, and of rows and columns of tiles in each.
+    """
+    n, high, wide = shape[0], -(-shape[1] // _TILE), -(-shape[2] // _TILE)
+    beyond = inputs - _TILE
+    _, h, w, c = map(int, image.shape)
+    framed = (n, high * _TILE + beyond, wide * _TILE + beyond, c)
+
+    def element(b: Any, y: Any, z: Any, i: Any) -> Any:
+        y, z = y + first[0], z + first[1]
+        return or_zero([y >= 0, y < h, z >= 0, z < w], image[b, y, z, i])
+
+    copied = first != (0, 0) or framed[1:3] != (h, w)
+    read = te.compute(framed, element, name=f"{image.op.name}_framed") if copied else image
+
+    def value(a: Any, b: Any, row: Any, column: Any, i: Any) -> Any:
+        return read[row // high, row % high * _TILE + a, column * _TILE + b, i]
+
+    return value, (n, high, wide)
+
+
+def _filtered_by_products(
+    image: Any,
+    first: tuple[int, int],
+    shape: tuple[int, int, int, int],
+    filters: Read,
+    name: str,
+) -> Tensors:
+    """Returns an image, filtered.
+
+    Args:
+        image: The image.
+        first: Its row and column under the first tap of the first result.
+        shape: Shape of the result.
+        filters: Reads taps at [row, column, channel of the image, channel of the result].
+        name: Name of the result.
+    """
+    inputs, taps, outputs = matrices(_TILE, _TAPS)
+    size, depth, width = len(inputs), int(image.shape[-1]), shape[-1]
+    windows, (n, high, wide) = _windows(image, first, shape[:3], size)
+    seen = _transformed(inputs, windows, (n * high, wide, depth), "image")
+    weights = _transformed(taps, filters, (depth, width), "filters")
+    step = te.reduce_axis((0, depth), "step")
+    products = te.compute(
+        (size * size, n * high, wide, width),
+        lambda g, row, column, o: te.sum(
+            seen[g, row, column, step] * weights[g, step, o], axis=step
+        ),
+        name="products",
+        attrs={REGISTER_PRODUCT: TRANSFORMED, TRANSFORM: high},
+    )
+    half = te.compute(
+        (_TILE, size, n * high, wide, width),
+        lambda i, f, row, column, o: _entry(
+            outputs, i, lambda e: products[e * size + f, row, column, o]
+        ),
+        name=f"{name}_half",
+    )
+    return [
+        te.compute(
+            shape,
+            lambda b, y, z, o: _entry(
+                outputs,
+                z % _TILE,
+                lambda f: half[y % _TILE, f, b * high + y // _TILE, z // _TILE, o],
+            ),
+            name=name,
+            attrs={TRANSFORM: _TILE},
+        )
+    ]
+
+
+@formulation(
+    "conv2d", "forward", "winograd_product", rule="register_product", applies=_forward_pays
+)
+def forward_product(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """y is x, filtered with the weight."""
+    x, weight = inputs
+    return _filtered_by_products(
+        x,
+        (-conv.pad[0], -conv.pad[1]),
+        (conv.n, conv.oh, conv.ow, conv.k),
+        lambda r, s, i, o: weight[r, s, i, o],
+        "y",
+    )
+
+
+@formulation(
+    "conv2d", "data_grad", "winograd_product", rule="register_product", applies=_data_grad_pays
+)
+def data_grad_product(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """dx is dy, filtered with the weight rotated by 180 degrees."""
+    dy, weight = inputs
+    last = _TAPS - 1
+    turned = te.compute(
+        (_TAPS, _TAPS, conv.k, conv.c),
+        lambda r, s, o, i: weight[last - r, last - s, i, o],
+        name="weight_rskc",
+    )
+    return _filtered_by_products(
+        dy,
+        (conv.pad[0] - last, conv.pad[1] - last),
+        (conv.n, conv.h, conv.w, conv.c),
+        lambda r, s, o, i: turned[r, s, o, i],
+        "dx",
+    )

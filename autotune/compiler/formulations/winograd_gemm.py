@@ -86,7 +86,7 @@ def _monic(roots: Sequence[Fraction]) -> list[Fraction]:
     return found
 
 
-def _weighted(weights: Sequence[Fraction], read: Callable[[int], Any]) -> Any:
+def weighted(weights: Sequence[Fraction], read: Callable[[int], Any]) -> Any:
     terms = [
         read(place) if weight == 1 else read(place) * te.const(float(weight), "float32")
         for place, weight in enumerate(weights)
@@ -101,9 +101,9 @@ def _transformed(matrix: Matrix, value: Value, extents: tuple[int, int], name: s
 
     def entry(row: Any, read: Callable[[int], Any]) -> Any:
         """Returns an entry of the matrix times the values read. The row is known after loops are unrolled."""
-        found = _weighted(matrix[-1], read)
+        found = weighted(matrix[-1], read)
         for index in reversed(range(long - 1)):
-            found = tirx.Select(row == index, _weighted(matrix[index], read), found)
+            found = tirx.Select(row == index, weighted(matrix[index], read), found)
         return found
 
     tile = te.compute((short, short, *extents), value, name=f"{name}_tile")

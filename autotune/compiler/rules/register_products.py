@@ -13,9 +13,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.formulations import ALL_COLUMNS, APART, REGISTER_PRODUCT
+from autotune.compiler.formulations import (
+    ALL_COLUMNS,
+    APART,
+    REGISTER_PRODUCT,
+    TRANSFORM,
+    TRANSFORMED,
+)
+from autotune.compiler.rules.register_loops import LINE, Made, copied, straight
 from autotune.compiler.rules.streaming import stream_stages
 from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
+from autotune.compiler.rules.transformed_products import transformed_product
 from autotune.compiler.target import RegisterProduct
 from autotune.compiler.tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
 
@@ -23,8 +31,6 @@ _RESULT, _SUMMED = 0, 2
 """Kinds of a block's axes, in TVM's numbering."""
 _THREADS = 8
 """Threads that share what follows a product apart. Fewer threads share it as well."""
-_LINE = 16
-"""Number of floats in a cache line."""
 
 
 class RegisterProducts(PlainTiles):
@@ -55,6 +61,7 @@ class RegisterProducts(PlainTiles):
             stacked,
             mark == ALL_COLUMNS,
             mark == APART,
+            int(block.annotations[TRANSFORM]) if mark == TRANSFORMED else 0,
         )
         return RegisterTiles(sums, self._rule, seed)
 
@@ -70,24 +77,25 @@ class RegisterProducts(PlainTiles):
         }
         operands, following = sch.get_producers(block), _in_order(sch, block)
         apart: list[str] = []
-        if tiles.sums.apart:
-            apart, following = [str(sch.get(one).name_hint) for one in following], []
-        make = _in_parts if tile.parted else _at_once
-        shared, sums = make(sch, block, following, tile, cut)
-        shared += [_copy(sch, one) for one in operands]
+        if tiles.sums.transformed:
+            half, result, *after = following
+            apart = [str(sch.get(one).name_hint) for one in after]
+            shared, sums = transformed_product(sch, block, operands, half, result, tile, cut)
+        else:
+            if tiles.sums.apart:
+                apart, following = [str(sch.get(one).name_hint) for one in following], []
+            make = _in_parts if tile.parted else _at_once
+            shared, sums = make(sch, block, following, tile, cut)
+            shared += [copied(sch, one) for one in operands]
         if self._rule.threads:
             for loops in filter(None, shared):
                 sch.parallel(sch.fuse(*loops))
         for one, first in sums:
             sch.decompose_reduction(one, first)
-        return stream_stages(sch, apart, 4 * _LINE, _THREADS if self._rule.threads else 1)
+        return stream_stages(sch, apart, 4 * LINE, _THREADS if self._rule.threads else 1)
 
 
-_Made = tuple[list[list[Any]], list[tuple[Any, Any]]]
-"""Loop nests that threads share, and blocks that sum, each with the outermost loop of its sum."""
-
-
-def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> _Made:
+def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> Made:
     """Schedules a tile's whole reduction, and all blocks that follow it, before the next tile."""
     shape = _extents(sch.get(block), _RESULT)
     written = sch.cache_write(block, 0, "local")
@@ -100,15 +108,13 @@ def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile,
     for one in (written, *following):
         sch.reverse_compute_at(one, at, preserve_unit_loops=True)
         if _extents(sch.get(one), _RESULT) == shape:
-            _straight(sch, sch.get_loops(one)[-len(own) :], tile.vector)
+            straight(sch, sch.get_loops(one)[-len(own) :], tile.vector)
     sch.unroll(step)
-    _straight(sch, own, tile.vector)
+    straight(sch, own, tile.vector)
     return [[job]], [(block, [*around, k][0])]
 
 
-def _in_parts(
-    sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any
-) -> _Made:
+def _in_parts(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> Made:
     """Schedules one part of the reduction in all tiles of a share, added to their results, before the next part."""
     shape = _extents(sch.get(block), _RESULT)
     *around, k = sch.get_loops(block)[len(shape) :]
@@ -135,8 +141,8 @@ def _in_parts(
     inner, step = sch.split(inner, [None, cut["steps"]])
     sch.reorder(*within, inner, step, *summing)
     sch.unroll(step)
-    _straight(sch, summing, tile.vector)
-    _straight(sch, own, tile.vector)
+    straight(sch, summing, tile.vector)
+    straight(sch, own, tile.vector)
     apart = [_apart(sch, one, shape, tile.vector) for one in following]
     return [[job], *apart], [(summed, [*within, inner][0]), (block, part)]
 
@@ -156,20 +162,6 @@ def _apart(sch: Any, block: Any, shape: list[int], vector: int) -> list[Any]:
     return outer
 
 
-def _copy(sch: Any, operand: Any) -> list[Any]:
-    """Schedules the copy of an operand, and returns its loops for threads to share.
-
-    A transposition is done in squares, whose cache lines stay in a cache.
-    """
-    outer: list[Any]
-    *outer, a, b = sch.get_loops(operand)
-    if _transposes(sch.get(operand)):
-        (a, row), (b, column) = (sch.split(one, [None, _side(sch, one)]) for one in (a, b))
-        sch.reorder(a, b, row, column)
-        outer.append(a)
-    return outer
-
-
 def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tuple[Any, list[Any]]:
     """Splits the loops over results into those over tiles, in their order, and those of a tile."""
     *outer, i, j = loops
@@ -182,30 +174,9 @@ def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tupl
     return ((*outer, i, j) if tile.along else (j, *outer, i)), own
 
 
-def _straight(sch: Any, own: Sequence[Any], vector: int) -> None:
-    """Makes straight-line code of a tile, in vectors of the only length that LLVM keeps in registers."""
-    *rows, lane = own
-    one, lane = sch.split(lane, [None, vector])
-    for loop in (*rows, one):
-        sch.unroll(loop)
-    sch.vectorize(lane)
-
-
 def _extents(block: Any, kind: int) -> list[int]:
     """Returns the extents of a block's axes of one kind."""
     return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
-
-
-def _transposes(block: Any) -> bool:
-    """Returns whether a block's copy swaps the last two axes."""
-    *_, row, column = (axis.var for axis in block.iter_vars)
-    read = [axis.min for axis in block.reads[0].region]
-    return bool(row.same_as(read[-1]) and any(column.same_as(one) for one in read[:-1]))
-
-
-def _side(sch: Any, loop: Any) -> int:
-    """Returns the side length of a square along a loop."""
-    return math.gcd(int(sch.get(loop).extent), _LINE)
 
 
 def _in_order(sch: Any, block: Any) -> list[Any]:

@@ -99,14 +99,16 @@ class TaskSearches:
     def arm(self) -> FormulationSearch:
         """Returns the open search to try next.
 
-        That is one with schedules of others, then the one furthest from the end of its warm-up, then the one whose
-        best would be fastest with all the task's trials.
+        That is one with schedules of others, then the one furthest from the end of its warm-up (of equals, the one
+        with the best outlook), then the one whose best would be fastest with all the task's trials.
         """
         searchers = self.open_searchers()
         given = [one for one in searchers if one.given]
         waiting = [one for one in searchers if one.state.tried < self.warmup]
         if given or waiting:
-            return given[0] if given else min(waiting, key=lambda one: one.state.tried)
+            return (
+                given[0] if given else min(waiting, key=lambda one: (one.state.tried, one.outlook))
+            )
 
         def prospect(searcher: FormulationSearch) -> float:
             state = searcher.state

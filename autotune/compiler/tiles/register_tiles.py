@@ -24,6 +24,8 @@ class Sums:
         stacked: Number of matrices along the innermost of their axes.
         whole: Whether tiles have all columns.
         apart: Whether what follows runs after all tiles.
+        transformed: If operands and results are transforms of images, the rows of tiles of an image: shares of them
+            are transformed, multiplied and transformed back at once. Otherwise 0.
     """
 
     outer: int
@@ -34,6 +36,7 @@ class Sums:
     stacked: int
     whole: bool
     apart: bool = False
+    transformed: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,8 @@ class RegisterTiles(TileSpace[RegisterTile]):
             "lanes": [sums.columns] if sums.whole else dividing(rule.lanes, sums.columns),
             "steps": dividing(rule.steps, sums.depth),
             "along": (0, 1),
-            "parts": _spaced_divisors(sums.around),
-            "cuts": _spaced_divisors(sums.depth),
+            "parts": (1,) if sums.transformed else _spaced_divisors(sums.around),
+            "cuts": (1,) if sums.transformed else _spaced_divisors(sums.depth),
         }
         super().__init__(RegisterTile, choices, seed)
         self.sums = sums
@@ -111,6 +114,14 @@ class RegisterTiles(TileSpace[RegisterTile]):
     def tiles(self, tile: RegisterTile) -> int:
         """Returns the number of tiles of all results."""
         return self.sums.outer * self.sums.rows * self.sums.columns // tile.results
+
+    def _shares(self, tile: RegisterTile) -> bool:
+        """Returns whether the jobs have equal shares: of tiles, or of whole images or equal parts of an image."""
+        if not self.sums.transformed:
+            return self.tiles(tile) % tile.jobs == 0
+        share, rest = divmod(self.sums.stacked, tile.jobs)
+        image = self.sums.transformed
+        return not rest and share % tile.stack == 0 and (share % image == 0 or image % share == 0)
 
     def alike(self, tile: RegisterTile) -> Choices:
         """Returns the allowed values of the decisions in schedules of the same kind as the tile's."""
@@ -129,7 +140,7 @@ class RegisterTiles(TileSpace[RegisterTile]):
         """See `TileSpace`."""
         rule, sums = self._rule, self.sums
         return (
-            self.tiles(tile) % tile.jobs == 0
+            self._shares(tile)
             and sums.stacked % tile.stack == 0
             and sums.rows % tile.rows == 0
             and sums.columns % tile.lanes == 0

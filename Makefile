@@ -95,7 +95,7 @@ test-all: install ## Run every test
 # A test that takes times may fail in company: what failed is run once more by itself, and is named where it passes then.
 define run_tests
 	status=0
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(1) $(ARGS) || status=$$?
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(1) $(ARGS) || status=$$?
 	[ "$$status" -eq 1 ] || exit "$$status"
 	failed="$$($(BIN)/python -c 'import json; print(*json.load(open(".pytest_cache/v/cache/lastfailed")), sep="\n")')"
 	echo "once more, one after the other:"

@@ -160,9 +160,6 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("no parameter that trains", ".detach()")),
     ("constant loss", lambda: Whole(lambda fc, x: 0 * fc(x)),
      ("the gradient of every parameter is 0", "nothing would be learnt")),
-    # The gradients of the equal logits cancel, but for rounding.
-    ("equal logits", lambda: Whole(lambda fc, x: fc(x).mean(1, keepdim=True).expand(-1, 10)),
-     ("the gradient of every parameter is 0", "nothing would be learnt")),
     ("dead", lambda: nn.Sequential(nn.Flatten(), dead(nn.Linear(108, 4)), nn.ReLU()),
      ("the gradient of every parameter is 0",)),
     ("one class in a step", lambda: step_of(1, nn.functional.cross_entropy),

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from autotune.errors import AutotuneError
 
@@ -42,18 +42,10 @@ class TooMuchOutput(AutotuneError):  # noqa: N818  # what happened, as KeyboardI
         )
 
 
-def bound_to_us(command: Sequence[str]) -> list[str]:
-    """Returns a command whose process is killed when this one ends, even if by SIGKILL.
-
-    That needs `setpriv` of util-linux. Without it the command is returned as it is.
-    """
+def _bound(command: Sequence[str | Path]) -> list[str | Path]:
+    """Returns a command whose process is killed when this one ends; the same command without `setpriv`."""
     setpriv = shutil.which("setpriv")
     return [*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *command]
-
-
-def _program(arguments: Any) -> Any:
-    """Returns the program that a command starts, whether or not it came from `bound_to_us`."""
-    return arguments[4 if Path(str(arguments[0])).name == "setpriv" else 0]
 
 
 def run_to_end(
@@ -63,6 +55,7 @@ def run_to_end(
     stdin: bytes | None = None,
     environment: Mapping[str, str] | None = None,
     most_bytes: int = MOST_OUTPUT_BYTES,
+    bound: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program until it ends. At a limit, or if this process is interrupted, its process group is killed.
 
@@ -72,6 +65,8 @@ def run_to_end(
         stdin: Its input; None for nothing.
         environment: Its variables; None for those of this process.
         most_bytes: Bytes that it may write to stdout and stderr together.
+        bound: Whether its process is killed when this one ends, even if by SIGKILL. That needs `setpriv` of
+            util-linux, and has no effect without it.
 
     Raises:
         subprocess.TimeoutExpired: The time was over.
@@ -79,7 +74,7 @@ def run_to_end(
         OSError: It cannot be started.
     """
     with subprocess.Popen(
-        command,
+        _bound(command) if bound else command,
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -88,7 +83,9 @@ def run_to_end(
     ) as process:
         deadline = time.monotonic() + timeout
         try:
-            stdout, stderr = _exchanged(process, stdin or b"", deadline, most_bytes)
+            stdout, stderr = _exchanged(
+                process, Path(command[0]).name, stdin or b"", deadline, most_bytes
+            )
             process.wait(max(0.0, deadline - time.monotonic()))
         except BaseException as error:
             # Also at Ctrl-C: the child has its own session and would not receive the signal.
@@ -101,7 +98,7 @@ def run_to_end(
 
 
 def _exchanged(
-    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, most_bytes: int
+    process: subprocess.Popen[bytes], who: str, stdin: bytes, deadline: float, most_bytes: int
 ) -> tuple[bytes, bytes]:
     """Writes a program's input, and returns what it wrote when it has closed both outputs."""
     got = {process.stdout: bytearray(), process.stderr: bytearray()}
@@ -130,7 +127,7 @@ def _exchanged(
                     pipes.unregister(key.fileobj)
                 next(text for pipe, text in got.items() if pipe is key.fileobj).extend(chunk)
                 if sum(map(len, got.values())) > most_bytes:
-                    raise TooMuchOutput(Path(str(_program(process.args))).name, most_bytes)
+                    raise TooMuchOutput(who, most_bytes)
     return bytes(got[process.stdout]), bytes(got[process.stderr])
 
 

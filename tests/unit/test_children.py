@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.children import TooMuchOutput, bound_to_us, run_to_end
+from autotune.children import TooMuchOutput, run_to_end
 from autotune.compiler.workers import Worker, WorkerLost
 from autotune.devices import LocalDevice, adb
 from autotune.doctor import child
@@ -118,9 +118,9 @@ def test_the_output_of_a_worker_takes_no_space(
 def test_a_bound_program_ends_with_the_process_that_started_it() -> None:
     """Even with one that was killed. An example of `verify` once ran on for ever."""
     code = (
-        "import sys; from autotune.children import bound_to_us, run_to_end;"
-        "run_to_end(bound_to_us([sys.executable, '-c', "
-        "'import os, time; os.write(2, str(os.getpid()).encode()); time.sleep(100)']), timeout=100)"
+        "import sys; from autotune.children import run_to_end;"
+        "run_to_end([sys.executable, '-c', "
+        "'import os, time; os.write(2, str(os.getpid()).encode()); time.sleep(100)'], timeout=100, bound=True)"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
         deadline = time.monotonic() + 30
@@ -137,6 +137,5 @@ def test_a_bound_program_ends_with_the_process_that_started_it() -> None:
 
 
 def test_a_bound_program_is_named_by_its_own_name() -> None:
-    command = bound_to_us(["yes"])
     with pytest.raises(TooMuchOutput, match=r"^yes wrote more"):
-        run_to_end(command, timeout=30)
+        run_to_end(["yes"], timeout=30, bound=True)

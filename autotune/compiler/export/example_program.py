@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from autotune.children import bound_to_us, run_to_end
+from autotune.children import run_to_end
 from autotune.compiler.export.checks import DATA
 from autotune.compiler.export.findings import ResultFinding, results_of
 from autotune.compiler.export.rounds import Round
@@ -136,7 +136,7 @@ def call(
         AutotuneError: It took too long, or printed without end.
     """
     try:
-        done = run_to_end(bound_to_us(command), timeout=limit_s, environment=environment)
+        done = run_to_end(command, timeout=limit_s, environment=environment, bound=True)
     except subprocess.TimeoutExpired as error:
         raise AutotuneError(f"the example took longer than {limit_s:.0f} s") from error
     stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
@@ -170,7 +170,7 @@ def _build(command: Sequence[str], export: Path, build: Path) -> None:
     """Runs a step of an example's build within limits of time and memory."""
     limited = ["sh", "-c", f'ulimit -v {_BUILD_KIB}; exec "$@"', "sh", *command]
     try:
-        done = run_to_end(bound_to_us(limited), timeout=_BUILD_TIMEOUT_S)
+        done = run_to_end(limited, timeout=_BUILD_TIMEOUT_S, bound=True)
     except subprocess.TimeoutExpired as error:
         raise AutotuneError(
             f"the example takes longer than {_BUILD_TIMEOUT_S:.0f} s to compile"

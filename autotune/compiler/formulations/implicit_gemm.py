@@ -70,7 +70,7 @@ def padded(extent: int, sizes: Sequence[tuple[int, int, float]]) -> int:
             if longer - extent <= waste * extent:
                 return longer
             size //= 2
-    return -(-extent // _LEAST) * _LEAST
+    return rounded_up(extent, _LEAST)
 
 
 def matrix_product(

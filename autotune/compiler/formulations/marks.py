@@ -4,7 +4,8 @@ PRODUCT = "autotune.product"
 """Annotation of a product's block, as integers: whether each operand is contiguous along the reduction, and a third
 integer if the operands are transforms."""
 TRANSFORM = "autotune.transform"
-"""Annotation of a block that transforms tiles, each in the registers of one work-item: see `winograd_gemm`."""
+"""Annotation of a block that transforms tiles, in the registers of one work-item or as vectors: see `winograd`
+and `winograd_gemm`. On a `TRANSFORMED` product it is the rows of tiles of an image; on its result, the side."""
 WINDOW = "autotune.window"
 """Annotation of a depthwise kernel's block: whether its result is filters, its stride and its dilation."""
 FEW_CHANNELS = "autotune.few_channels"

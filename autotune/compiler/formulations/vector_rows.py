@@ -38,7 +38,7 @@ def _padded(columns: int) -> int:
     """Rounds columns up to whole vectors: of 32, 16 or 8 lanes if that adds at most a seventh, otherwise of 4."""
     lengths = (rounded_up(columns, size) for size in _VECTORS)
     few = (length for length in lengths if length - columns <= _WASTE * columns)
-    return next(few, -(-columns // _LEAST) * _LEAST)
+    return next(few, rounded_up(columns, _LEAST))
 
 
 @formulation("conv2d", "forward", "vector_rows", rule=RULE, applies=depthwise)

@@ -17,7 +17,7 @@ from autotune.compiler.formulations.conv2d_forward import guarded
 from autotune.compiler.formulations.layouts import filter_reader, or_zero, reader
 from autotune.compiler.formulations.marks import REGISTER_PRODUCT, TRANSFORM, TRANSFORMED
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.formulations.winograd_gemm import Matrix, matrices, weighted
+from autotune.compiler.formulations.winograd_gemm import Matrix, entry, matrices
 from autotune.workloads.operators import Conv2d
 
 _FEWEST_CHANNELS = 16
@@ -146,12 +146,9 @@ def _float(value: float) -> Any:
 
 def _product_pays(conv: Conv2d, size: tuple[int, int]) -> bool:
     """Returns whether a convolution has this form, and images of this size enough tiles to pay for transforms."""
-    window = (conv.r, conv.s, conv.stride, conv.dilation, conv.groups)
-    fits = window == (_TAPS, _TAPS, (1, 1), (1, 1), 1) and max(conv.pad) < _TAPS
     whole = conv.c % _VECTOR == 0 and conv.k % _VECTOR == 0
     tiles = conv.n * -(-size[0] // _TILE) * -(-size[1] // _TILE)
-    enough = min(conv.c, conv.k) >= _FEWEST_CHANNELS and tiles >= _FEWEST_TILES
-    return fits and conv.channels_last and whole and enough
+    return _pays(conv) and whole and tiles >= _FEWEST_TILES
 
 
 def _forward_pays(conv: Conv2d) -> bool:
@@ -160,14 +157,6 @@ def _forward_pays(conv: Conv2d) -> bool:
 
 def _data_grad_pays(conv: Conv2d) -> bool:
     return _product_pays(conv, (conv.h, conv.w))
-
-
-def _entry(matrix: Matrix, row: Any, read: Callable[[int], Any]) -> Any:
-    """Returns an entry of a matrix times the values read. The row is known after loops are unrolled."""
-    found = weighted(matrix[-1], read)
-    for index in reversed(range(len(matrix) - 1)):
-        found = tirx.Select(row == index, weighted(matrix[index], read), found)
-    return found
 
 
 def _transformed(matrix: Matrix, value: Read, extents: tuple[int, ...], name: str) -> Any:
@@ -182,12 +171,12 @@ def _transformed(matrix: Matrix, value: Read, extents: tuple[int, ...], name: st
     long, short = len(matrix), len(matrix[0])
     half = te.compute(
         (long, short, *extents),
-        lambda e, b, *at: _entry(matrix, e, lambda a: value(a, b, *at)),
+        lambda e, b, *at: entry(matrix, e, lambda a: value(a, b, *at)),
         name=f"{name}_half",
     )
     return te.compute(
         (long * long, *extents),
-        lambda g, *at: _entry(matrix, g % long, lambda b: half[g // long, b, *at]),
+        lambda g, *at: entry(matrix, g % long, lambda b: half[g // long, b, *at]),
         name=name,
         attrs={TRANSFORM: 1},
     )
@@ -260,7 +249,7 @@ def _filtered_by_products(
     )
     half = te.compute(
         (_TILE, size, n * high, wide, width),
-        lambda i, f, row, column, o: _entry(
+        lambda i, f, row, column, o: entry(
             outputs, i, lambda e: products[e * size + f, row, column, o]
         ),
         name=f"{name}_half",
@@ -268,7 +257,7 @@ def _filtered_by_products(
     return [
         te.compute(
             shape,
-            lambda b, y, z, o: _entry(
+            lambda b, y, z, o: entry(
                 outputs,
                 z % _TILE,
                 lambda f: half[y % _TILE, f, b * high + y // _TILE, z // _TILE, o],

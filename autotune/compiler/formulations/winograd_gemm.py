@@ -86,7 +86,7 @@ def _monic(roots: Sequence[Fraction]) -> list[Fraction]:
     return found
 
 
-def weighted(weights: Sequence[Fraction], read: Callable[[int], Any]) -> Any:
+def _weighted(weights: Sequence[Fraction], read: Callable[[int], Any]) -> Any:
     terms = [
         read(place) if weight == 1 else read(place) * te.const(float(weight), "float32")
         for place, weight in enumerate(weights)
@@ -95,26 +95,26 @@ def weighted(weights: Sequence[Fraction], read: Callable[[int], Any]) -> Any:
     return sum(terms[1:], terms[0])
 
 
+def entry(matrix: Matrix, row: Any, read: Callable[[int], Any]) -> Any:
+    """Returns an entry of a matrix times the values read. The row is known after loops are unrolled."""
+    found = _weighted(matrix[-1], read)
+    for index in reversed(range(len(matrix) - 1)):
+        found = tirx.Select(row == index, _weighted(matrix[index], read), found)
+    return found
+
+
 def _transformed(matrix: Matrix, value: Value, extents: tuple[int, int], name: str) -> Any:
     """Returns matrix x tile x matrix^T for each tile, as (row, column, *extents)."""
     long, short = len(matrix), len(matrix[0])
-
-    def entry(row: Any, read: Callable[[int], Any]) -> Any:
-        """Returns an entry of the matrix times the values read. The row is known after loops are unrolled."""
-        found = weighted(matrix[-1], read)
-        for index in reversed(range(long - 1)):
-            found = tirx.Select(row == index, weighted(matrix[index], read), found)
-        return found
-
     tile = te.compute((short, short, *extents), value, name=f"{name}_tile")
     half = te.compute(
         (long, short, *extents),
-        lambda e, b, x, y: entry(e, lambda a: tile[a, b, x, y]),
+        lambda e, b, x, y: entry(matrix, e, lambda a: tile[a, b, x, y]),
         name=f"{name}_half",
     )
     return te.compute(
         (long, long, *extents),
-        lambda e, f, x, y: entry(f, lambda b: half[e, b, x, y]),
+        lambda e, f, x, y: entry(matrix, f, lambda b: half[e, b, x, y]),
         name=name,
         attrs={TRANSFORM: 1},
     )

@@ -105,10 +105,10 @@ class TaskSearches:
         searchers = self.open_searchers()
         given = [one for one in searchers if one.given]
         waiting = [one for one in searchers if one.state.tried < self.warmup]
-        if given or waiting:
-            return (
-                given[0] if given else min(waiting, key=lambda one: (one.state.tried, one.outlook))
-            )
+        if given:
+            return given[0]
+        if waiting:
+            return min(waiting, key=lambda one: (one.state.tried, one.outlook))
 
         def prospect(searcher: FormulationSearch) -> float:
             state = searcher.state

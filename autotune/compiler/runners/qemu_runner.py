@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.children import TooMuchOutput, bound_to_us, run_to_end
+from autotune.children import TooMuchOutput, run_to_end
 from autotune.compiler.native import kernel_runner
 from autotune.compiler.runners.runner import (
     CompareRequest,
@@ -153,7 +153,7 @@ class QemuRunner:
         kills = Kills()
         while True:
             before = oom_kills()
-            done = run_to_end(bound_to_us(arguments), timeout=timeout_s)
+            done = run_to_end(arguments, timeout=timeout_s, bound=True)
             if not of_outside(done.returncode):
                 return done
             kills.count(killed_by(done.returncode, before), self.told, alone=True)

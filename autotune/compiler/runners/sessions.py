@@ -227,6 +227,7 @@ class Sessions:
             self._put(session)
 
     def _opened(self, until: float) -> Session:
+        """Returns an open session, which nobody else uses; see `one`."""
         while True:
             session = self._take()
             opened = session.opened_s

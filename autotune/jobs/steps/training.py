@@ -170,6 +170,7 @@ def _step(
     """Returns a description of the step and its kernels."""
     from autotune.compiler.runners import host_device
 
+    kept = [name for name in untuned if name in runs.winners]
     return {
         "model": request.step.model,
         "batch": graph.batch,
@@ -181,10 +182,8 @@ def _step(
         "runs": list(request.step.runs),
         "kernels": len({node.kernel for node in graph.nodes}),
         "never_tuned_kernels": [n for n in untuned if n not in runs.winners],
-        "kept_default_kernels": [n for n in untuned if n in runs.winners],
-        "untried_kernels": [
-            n for n in untuned if n in runs.winners and not runs.winners[n].task.trials
-        ],
+        "kept_default_kernels": kept,
+        "untried_kernels": [n for n in kept if not runs.winners[n].task.trials],
         "tune_command": _tune_command(request.step, graph, form, runs),
     }
 

@@ -53,9 +53,8 @@ def check_database(path: Path) -> None:
     """
     if not path.exists():
         return
-    path = (
-        path.resolve()
-    )  # As SQLite does, which looks for a journal beside the file that a link names.
+    # As SQLite does, which looks for a journal beside the file that a link names.
+    path = path.resolve()
     _check_file(path)
     for suffix in _SIDE_FILES:
         _check_side_file(path.with_name(path.name + suffix))

@@ -25,7 +25,7 @@ from autotune.workloads import (
     Node,
     StepGraph,
 )
-from autotune.workloads.graph_reader import Array, GraphReader
+from autotune.workloads.capture.graph_reader import Array, GraphReader
 
 Var = Any  # MNN.expr.Var: MNN has no type hints
 Function = Callable[..., Var]

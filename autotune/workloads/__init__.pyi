@@ -12,6 +12,7 @@ from .data import (
     load_arrays,
     load_samples,
 )
+from .features import Split, split_at_features
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
 from .initial import generated_feeds, given_values, initial_values, random_values
 from .memory import ALIGNMENT, MemoryPlan, live_bytes, plan_memory, replaced_in_place
@@ -140,6 +141,8 @@ __all__ = [
     "ScheduleTraits",
     "Sgd",
     "short_name",
+    "Split",
+    "split_at_features",
     "Step",
     "StepBuilder",
     "StepForm",

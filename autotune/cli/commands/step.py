@@ -72,6 +72,13 @@ def step(
         ),
     ] = None,
     layout: Layout = None,
+    cache_features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Compute the frozen layers once for each sample, and keep their results in this file.",
+        ),
+    ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -101,6 +108,7 @@ def step(
       autotune step --model alexnet --batch 16 --memory-limit 500MB --run logs/20260102T030405Z-cpu-alexnet
       autotune step --plan logs/20260102T030405Z-joint-sm8150/plans/best.json
       autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
+      autotune step --model net.py:make --train last:1 --train frozen:eval --cache-features net.features
     """
     from autotune.cli.shared import write_json
     from autotune.errors import INTERRUPTED, UsageError
@@ -122,7 +130,7 @@ def step(
             layout,
             train,
         )
-        if any(other is not None for other in (*same, steps, data, memory_limit)):
+        if any(other is not None for other in (*same, steps, data, memory_limit, cache_features)):
             raise UsageError(
                 "--plan says which step is meant",
                 hint="with it, give only --run, --device or --ssh",
@@ -139,7 +147,7 @@ def step(
         model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
     )
     assert wanted is not None
-    done = trained(TrainingRequest(wanted, steps, data, seed, memory_limit))
+    done = trained(TrainingRequest(wanted, steps, data, seed, memory_limit, cache_features))
     if json:
         write_json(done.content)
     else:
@@ -185,5 +193,9 @@ def _show(result: dict[str, Any]) -> None:
         print(f"samples/s    {rate_text(result['samples_per_s'])}")
         prepare = time_text(result["prepare_ms"] / 1e3)
         print(f"data         {prepare} a step to prepare, in parallel with the step")
+    if (features := result["features"]) is not None:
+        took = features["batch_ms"]
+        new = "" if took is None else f"; a batch of new ones takes {time_text(took / 1e3)}"
+        print(f"features     of {features['samples']} samples are kept{new}")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

@@ -67,7 +67,8 @@ Train = Annotated[
         "--train",
         metavar="PATTERN",
         help="Parameters of a PyTorch --model that train, such as 'head.*' or last:2 (the last two layers with "
-        "parameters); others are frozen. May be repeated. [default: those that require a gradient]",
+        "parameters); others are frozen. frozen:eval puts frozen layers into evaluation mode. May be repeated. "
+        "[default: those that require a gradient]",
     ),
 ]
 MicroBatch = Annotated[

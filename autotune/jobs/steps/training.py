@@ -6,6 +6,7 @@ import math
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from autotune.errors import UsageError
 from autotune.jobs.device import parse_size
 from autotune.jobs.provenance import Work, named
 from autotune.jobs.requests import StepRequest, step_feeds
+from autotune.jobs.steps.cached_features import CachedFeatures, split_of
 from autotune.measurement import median
 from autotune.workloads import LAYOUTS, StepForm, StepGraph, TrainingStep, output_again
 
@@ -40,6 +42,7 @@ class TrainingRequest:
         data: Files with samples; None generates samples.
         seed: Seed of parameters, data and dropout.
         memory_limit: Most memory of a step, with its unit. The fastest form within the limit is chosen.
+        cache_features: File that keeps the results of the frozen layers; None computes them in each step.
     """
 
     step: StepRequest
@@ -47,6 +50,7 @@ class TrainingRequest:
     data: Path | None = None
     seed: int = 1
     memory_limit: str | None = None
+    cache_features: Path | None = None
 
     @property
     def count(self) -> int:
@@ -104,23 +108,32 @@ def train(request: TrainingRequest) -> TrainingResult:
     wanted = request.step.training_step(request.seed)
     runs = step_runs([Path(run) for run in request.step.runs])
     form, graph = _form(request.step, wanted, runs, limit)
+    split = None if request.cache_features is None else split_of(graph)
     feeds = step_feeds(graph, request.data, request.seed)
     first = next(feeds)  # Bad data is reported before anything is compiled.
-    with LiveProgress() as progress:
-        with (
-            runs.library(
-                graph, lambda done, total: progress.at("compiling", done, total)
-            ) as library,
-            open_step(graph, library, wanted.values(graph, request.seed)) as session,
-        ):
-            progress.phase("steps", request.count)
-            given = _Prepared(chain([first], feeds))
-            done = _train(session, graph, given, request.count, progress)
-        untuned = list(library.untuned)
+    with ExitStack() as opened:
+        progress = opened.enter_context(LiveProgress())
+        library = opened.enter_context(
+            runs.library(graph, lambda done, total: progress.at("compiling", done, total))
+        )
+        values = wanted.values(graph, request.seed)
+        given: Iterator[dict[str, NDArray[Any]]] = chain([first], feeds)
+        cached = None
+        if split is not None and request.cache_features is not None:
+            frozen = opened.enter_context(open_step(split.features, library, values))
+            cached = CachedFeatures(split, given, values, request.cache_features, frozen)
+            opened.enter_context(closing(cached))
+            given = cached
+        stepped = split.training if split is not None else graph
+        session = opened.enter_context(open_step(stepped, library, values))
+        progress.phase("steps", request.count)
+        prepared = _Prepared(given)
+        done = _train(session, stepped, prepared, request.count, progress)
         content = {
-            **_step(request, wanted, graph, form, runs, untuned),
-            **_figures(graph, done, given),
+            **_step(request, wanted, graph, form, runs, list(library.untuned)),
+            **_figures(graph, done, prepared),
             "predicted_peak_bytes": session.predicted_bytes,
+            "features": None if cached is None else cached.to_json(),
         }
     if len(done.losses) > WARM_UP and len(set(done.losses)) == 1:
         LOGGER.warning("the loss is the same after %d steps: nothing is learnt", len(done.losses))

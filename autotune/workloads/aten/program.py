@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from autotune.workloads.aten.constants import Prepared
+
 Dtype = Literal["float32", "int32", "bool"]
 """Element types. PyTorch's int64 becomes int32."""
 
@@ -92,6 +94,7 @@ class Program:
         loss: The loss, one element.
         gradients: The gradient of each trained parameter, by the parameter's path.
         buffers: The new value of each buffer that the step changes, by the buffer's path.
+        prepared: Frozen sources that are computed of the module's, once.
     """
 
     sources: tuple[Source, ...]
@@ -100,3 +103,4 @@ class Program:
     loss: Ref
     gradients: Mapping[str, Ref]
     buffers: Mapping[str, Ref]
+    prepared: Prepared

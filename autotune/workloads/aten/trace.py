@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.workloads.aten.constants import prepared
 from autotune.workloads.aten.program import Operation, Program, Ref, Source
 from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
@@ -248,18 +249,22 @@ class _Reader:
         rest = self._without_counters(output, value, rest)
         gradients = dict(zip(self._parameters, rest, strict=False))
         after = dict(zip(self._buffers, rest[len(self._parameters) :], strict=True))
-        sources = [node for node in self._graph.nodes if node.op == "placeholder"]
+        sources = self._sources()
+        never = {
+            path: sources[path]
+            for path in (*self._parameters, *self._buffers)
+            if gradients.get(path) is None and (path not in after or _stays(after[path]))
+        }
+        once = prepared(self._graph, never, frozenset(self._names))
+        self._names = [*self._names, *once.names]
+        sources = self._sources()
         operations = tuple(self._operations())
         constants = self._constants()
-        changed = {
-            path: self._ref(node)
-            for path, node in after.items()
-            if node is not None and not _unchanged(node)
-        }
+        changed = {path: self._ref(node) for path, node in after.items() if not _stays(node)}
         return Program(
             sources=tuple(
                 self._source(node, path, gradients.get(path) is not None)
-                for node, path in zip(sources, self._names, strict=True)
+                for path, node in sources.items()
                 if node.users or path not in self._buffers or path in changed
             )
             + tuple(source for source, _ in constants.values()),
@@ -270,7 +275,13 @@ class _Reader:
                 path: self._ref(node) for path, node in gradients.items() if node is not None
             },
             buffers=changed,
+            prepared=once,
         )
+
+    def _sources(self) -> dict[str, Any]:
+        """The nodes of the sources by path."""
+        nodes = [node for node in self._graph.nodes if node.op == "placeholder"]
+        return dict(zip(self._names, nodes, strict=True))
 
     def _without_counters(self, output: Any, value: Any, rest: list[Any]) -> list[Any]:
         """Drops buffers of integers that nothing but their own update reads, such as counts of batches."""
@@ -282,11 +293,10 @@ class _Reader:
         ]
         output.args = ((value, *without),)
         self._graph.eliminate_dead_code()
-        sources = [node for node in self._graph.nodes if node.op == "placeholder"]
-        for node, path in zip(sources, self._names, strict=True):
+        for path, node in self._sources().items():
             if path in self._buffers and node.users:
                 before = rest[kept + list(self._buffers).index(path)]
-                if before not in without and not _unchanged(before):
+                if before not in without and not _stays(before):
                     raise UsageError(
                         f"{self._name}: the buffer {path} counts steps, and forward reads it",
                         hint="make it float32",
@@ -315,7 +325,7 @@ class _Reader:
         kind: Any = "trained" if trained else "frozen"
         if path in self._buffers:
             kind = "buffer"
-        elif path not in self._parameters:
+        elif path in self._inputs or path in self._labels:
             kind = "input" if path in self._inputs else "label"
         return Source(
             node.name, kind, path, tuple(tensor.shape), self._dtype(f"the tensor {path}", tensor)
@@ -381,8 +391,12 @@ class _Reader:
         return Ref(node.name)
 
 
-def _unchanged(node: Any) -> bool:
-    """Whether a buffer's value after the step is the one before it."""
-    while node.op == "call_function" and str(node.target).split(".")[1] in ("clone", "alias"):
+def _stays(node: Any) -> bool:
+    """Whether a buffer's value after the step is the one before it; None is that of a buffer that is left out."""
+    while (
+        node is not None
+        and node.op == "call_function"
+        and str(node.target).split(".")[1] in ("clone", "alias")
+    ):
         node = node.args[0]
-    return bool(node.op == "placeholder")
+    return node is None or bool(node.op == "placeholder")

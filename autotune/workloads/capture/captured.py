@@ -133,6 +133,7 @@ def capture_module(
     else:
         program, classes = _program(name, wanted, batch)
         values |= program.constants
+        values |= program.prepared.values(values)
         graph = lower_step(name, batch, program, optimizer, classes, channels_last=channels_last)
     kept = {tensor.name for tensor in graph.sources}
     return Captured(graph, {path: own for path, own in values.items() if path in kept})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import UsageError, pip_install
 from autotune.workloads.user_code import load_named, one_line, users_errors
 
-_MADE: dict[tuple[Any, ...], Any] = {}
+_MADE: dict[tuple[Any, ...], tuple[Any, _AsMade]] = {}
 """What factories have made, by seed, and by batch where they take it."""
 
 
@@ -53,7 +54,9 @@ def load_module(reference: str, seed: int = 1, batch: int = 1) -> Any:
     named = {"batch": batch} if _takes_batch(make) else {}
     key = (make, seed, *named.values())
     with contextlib.suppress(TypeError):  # A callable object may have no hash.
-        if (made := _MADE.get(key)) is not None:
+        if (known := _MADE.get(key)) is not None:
+            made, as_made = known
+            as_made.restore(made)
             return made
     torch.manual_seed(seed)
     with users_errors(
@@ -67,8 +70,31 @@ def load_module(reference: str, seed: int = 1, batch: int = 1) -> Any:
             hint="return the model itself, or an autotune.Step",
         )
     with contextlib.suppress(TypeError):
-        _MADE[key] = made
+        _MADE[key] = made, _AsMade.of(made)
     return made
+
+
+@dataclass(frozen=True)
+class _AsMade:
+    """What captures of a module change: which parameters require a gradient, and its parts' modes."""
+
+    trains: tuple[bool, ...]
+    training: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, made: Any) -> _AsMade:
+        module = getattr(made, "module", made)
+        return cls(
+            tuple(parameter.requires_grad for parameter in module.parameters()),
+            tuple(part.training for part in module.modules()),
+        )
+
+    def restore(self, made: Any) -> None:
+        module = getattr(made, "module", made)
+        for parameter, trains in zip(module.parameters(), self.trains, strict=False):
+            parameter.requires_grad_(trains)
+        for part, training in zip(module.modules(), self.training, strict=False):
+            part.training = training
 
 
 def _takes_batch(make: Callable[..., Any]) -> bool:

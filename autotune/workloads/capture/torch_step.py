@@ -24,8 +24,8 @@ from autotune.workloads import (
     StepGraph,
 )
 from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.graph_reader import Array, GraphReader
 from autotune.workloads.capture.user_step import WantedStep
-from autotune.workloads.graph_reader import Array, GraphReader
 from autotune.workloads.optimizer import Optimizer
 
 torch = import_torch()

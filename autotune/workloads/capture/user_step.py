@@ -13,6 +13,8 @@ from autotune.workloads.capture.messages import quiet, untraceable
 from autotune.workloads.data import Shape
 
 INPUT, LABELS = "input", "labels"
+FROZEN_EVAL = "frozen:eval"
+"""Stands among the patterns of parameters that train; see `select_trained`."""
 _MOST_AXES = 7
 """Of a sample."""
 
@@ -28,7 +30,8 @@ class Step:
         targets: Example tensors that the loss takes after the module's result; one tensor or a tuple.
         loss: Called as ``loss(module(*inputs), *targets)``; None where the module returns the loss itself.
         train: Patterns of the names of parameters that train, such as ``("head.*",)``, or ``("last:2",)`` for the
-            last two layers that have parameters. None trains those that require a gradient.
+            last two layers that have parameters. None trains those that require a gradient. With ``frozen:eval``
+            among them, layers that do not train are put into evaluation mode.
 
     Example:
         >>> def make():
@@ -200,16 +203,17 @@ def select_trained(name: str, module: Any, patterns: Sequence[str]) -> None:
     Args:
         name: The model's name, for messages.
         module: The module, whose parameters are changed.
-        patterns: Such as ``head.*`` or ``last:2``.
+        patterns: Such as ``head.*`` or ``last:2``. ``frozen:eval`` puts every part of the module that has
+            parameters, none of which trains, into evaluation mode: batch norms use their running statistics, and
+            dropout does nothing.
 
     Raises:
         UsageError: A pattern matches nothing.
     """
-    if not patterns:
-        return
     names = [path for path, _ in module.named_parameters()]
     chosen: set[str] = set()
-    for pattern in patterns:
+    wanted = [pattern for pattern in patterns if pattern != FROZEN_EVAL]
+    for pattern in wanted:
         if pattern.startswith("last:"):
             found = _last(name, module, pattern)
         else:
@@ -221,7 +225,12 @@ def select_trained(name: str, module: Any, patterns: Sequence[str]) -> None:
             )
         chosen |= found
     for path, parameter in module.named_parameters():
-        parameter.requires_grad_(path in chosen)
+        if wanted:
+            parameter.requires_grad_(path in chosen)
+    for part in module.modules() if FROZEN_EVAL in patterns else ():
+        own = list(part.parameters())
+        if own and not any(parameter.requires_grad for parameter in own):
+            part.eval()
 
 
 def _last(name: str, module: Any, pattern: str) -> set[str]:

@@ -6,6 +6,7 @@ are checked before a text is parsed. Refused content raises a one-line error tha
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -257,7 +258,14 @@ def reading(what: Path | str) -> Iterator[None]:
         raise RecordError(f"{what} is damaged: {reason}") from reason
     except KeyError as reason:
         raise RecordError(f"{what} is damaged: {str(reason)[:200]} is missing") from reason
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as reason:
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+        csv.Error,
+    ) as reason:
         raise RecordError(f"{what} is damaged: {reason_of(reason)}") from reason
     except RecursionError as reason:
         raise RecordError(f"{what} is damaged: it is nested too deep") from reason

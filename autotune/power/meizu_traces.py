@@ -43,6 +43,8 @@ _WORKS = 0.5
 In the archive, other cores are busy for about 0.2.
 """
 _MICRO = 1e-6
+_SHORTEST_S, _LONGEST_S, _MOST_WATTS = 1e-9, 1e7, 1e3
+"""Limits of what is believed."""
 NONE = Baseline(0.0, 0.0)
 """No baseline: energy is the total."""
 
@@ -182,21 +184,36 @@ def _runs(folder: Path) -> list[TracedRun]:
             inside = [size for stamp_s, size in memory if start < stamp_s <= end]
             busy, seconds = _busy(cores, start, end)
             usb, total, saturated = _energy(readings, start, end)
-            found.append(
-                TracedRun(
-                    network,
-                    batch,
-                    start,
-                    end,
-                    steps.get(batch),
-                    usb,
-                    total,
-                    saturated,
-                    max(inside) if inside else known_bytes,
-                    sum(busy.values()) / seconds if seconds else known_cores,
-                )
+            run = TracedRun(
+                network,
+                batch,
+                start,
+                end,
+                steps.get(batch),
+                usb,
+                total,
+                saturated,
+                max(inside) if inside else known_bytes,
+                sum(busy.values()) / seconds if seconds else known_cores,
             )
+            _check(run)
+            found.append(run)
     return found
+
+
+def _check(run: TracedRun) -> None:
+    """Refuses a duration, a time or an energy that no run has.
+
+    Raises:
+        ValueError: The run has one.
+    """
+    where = f"{run.network} at batch size {run.batch}"
+    for what, seconds in (("duration", run.duration_s), ("time of a step", run.step_s)):
+        if seconds is not None and not _SHORTEST_S <= seconds <= _LONGEST_S:
+            raise ValueError(f"{where}: a {what} of {seconds:.4g} s")
+    for joules in (run.usb_j, run.total_j):
+        if joules is not None and not 0 <= joules <= _MOST_WATTS * run.duration_s:
+            raise ValueError(f"{where}: {joules:.4g} J in {run.duration_s:.4g} s")
 
 
 def _energy(readings: Readings, start: float, end: float) -> tuple[float | None, float | None, str]:
@@ -374,7 +391,7 @@ def read_latencies(path: Path) -> dict[int, float]:
     try:
         rows = list(csv.DictReader(_text(path).splitlines()))
         return {int(float(row["batchsize"])): float(row["expr_train"]) / 1e3 for row in rows}
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, csv.Error) as error:
         raise UsageError(f"{path} is not a table of latencies: {error}") from error
 
 

@@ -7,7 +7,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
                 b'{"op_code":8,"worker_id":"a","trial_id":0,"user_attr":{"%d":1}}\n' % number
                 for number in range(400)
             ),
-            "line 301: a trial has more than 300 attributes",
+            "line 301: a trial or study has more than 300 attributes",
         ),
         (b"{\n", "line 1 is damaged"),
         (b"a" * 9_000_000, "line 1 is longer than 8 MiB"),
@@ -170,6 +170,123 @@ def test_a_database_of_large_values_is_refused(
         database.commit()
     with pytest.raises(UsageError, match=words) as told:
         open_storage(f"sqlite:///{path}")
+    assert told.value.message.isprintable()
+
+
+def varint(number: int) -> bytes:
+    """A number as SQLite stores it."""
+    digits = [number & 0x7F]
+    while number := number >> 7:
+        digits.append(number & 0x7F | 0x80)
+    return bytes(reversed(digits))
+
+
+def page(size: int, kind: int, cells: list[bytes], rest: bytes = b"", before: bytes = b"") -> bytes:
+    """A page of a B-tree (https://www.sqlite.org/fileformat2.html): its cells, and what ends its head."""
+    content, pointers = bytearray(size), []
+    content[: len(before)] = before
+    start = size
+    for cell in cells:
+        start -= len(cell)
+        content[start : start + len(cell)] = cell
+        pointers.append(struct.pack(">H", start))
+    head = struct.pack(">BHHHB", kind, 0, len(cells), start % 65536, 0) + rest + b"".join(pointers)
+    content[len(before) : len(before) + len(head)] = head
+    return bytes(content)
+
+
+def with_endless_parts(path: Path, levels: int) -> None:
+    """Makes a database whose table of tables refers to the same page again and again, 300 times a level."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t(a TEXT UNIQUE)")
+    head = bytearray(path.read_bytes()[:100])
+    size = int.from_bytes(head[16:18], "big")
+
+    def record(kind: str, name: str, root: int, text: str | None, number: int) -> bytes:
+        texts = [part.encode() for part in (kind, name, "t")]
+        types = b"".join(varint(13 + 2 * len(part)) for part in texts) + varint(4)
+        types += varint(0) if text is None else varint(13 + 2 * len(text))
+        body = b"".join(texts) + struct.pack(">I", root) + (text or "").encode()
+        content = varint(len(types) + 1) + types + body
+        return varint(len(content)) + varint(number) + content
+
+    def inner(child: int, last: int, before: bytes = b"") -> bytes:
+        cells = [struct.pack(">I", child) + varint(n + 1) for n in range(300 if not before else 1)]
+        return page(size, 5, cells, struct.pack(">I", last), before)
+
+    index = "sqlite_autoindex_t_1"
+    pages = [
+        b"", page(size, 13, []), page(size, 10, []),
+        page(size, 13, [record("table", "t", 2, "CREATE TABLE t(a TEXT UNIQUE)", 1)]),
+        page(size, 13, [record("index", index, 3, None, n + 2) for n in range(60)]),
+    ]  # fmt: skip
+    for _ in range(levels):
+        pages.append(inner(len(pages), len(pages)))
+    struct.pack_into(">I", head, 28, len(pages))
+    struct.pack_into(">II", head, 32, 0, 0)
+    pages[0] = inner(4, len(pages), bytes(head))
+    path.write_bytes(b"".join(pages))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 6])
+@pytest.mark.timeout(60)
+def test_a_schema_without_end_is_refused(tmp_path: Path, levels: int) -> None:
+    path = tmp_path / "study.db"
+    with_endless_parts(path, levels)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(UsageError, match=r"more than a study's tables|reading it takes too long"):
+        open_storage(f"sqlite:///{path}")
+
+
+def test_a_table_whose_pages_are_shared_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    open_study(open_storage(f"sqlite:///{path}"), "s", ["a"], optuna.samplers.RandomSampler())
+    with closing(sqlite3.connect(path)) as database:
+        roots = dict(database.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "UPDATE sqlite_master SET rootpage = ? WHERE name = 'trial_user_attributes'",
+            (roots["trial_system_attributes"],),
+        )
+        database.commit()
+    with pytest.raises(UsageError, match=r"study\.db is damaged: .*2nd reference to page"):
+        open_storage(f"sqlite:///{path}")
+
+
+WORKER = {"worker_id": "a"}
+STUDY = {"op_code": 0, **WORKER, "study_name": "s", "directions": [1]}
+TRIAL = {"op_code": 4, **WORKER, "study_id": 0, "datetime_start": "2026-01-01T00:00:00.000000"}
+AMONG = json.dumps(
+    {"name": "FloatDistribution", "attributes": {"low": 0.0, "high": 1.0, "log": False, "step": None}}
+)  # fmt: skip
+SLOW: dict[str, tuple[Callable[[], list[dict[str, Any]]], str]] = {
+    "steps": (
+        lambda: [TRIAL, *({"op_code": 7, **WORKER, "trial_id": 0, "step": n, "intermediate_value": 1.0}
+                          for n in range(99_000))],
+        "more than 300 attributes"),
+    "a trial with many attributes": (
+        lambda: [TRIAL | {"user_attrs": {f"k{n}": 1 for n in range(300_000)}}], "more than 300 user_attrs"),
+    "attributes of a study": (
+        lambda: [{"op_code": 2, **WORKER, "study_id": 0, "user_attr": {f"k{n}": 1}} for n in range(99_000)],
+        "more than 300 attributes"),
+    "studies": (lambda: [STUDY | {"study_name": f"s{n}"} for n in range(99_000)], "more than 200 studies"),
+    "parameters after many trials": (
+        lambda: [TRIAL] * 50_000 + [
+            {"op_code": 5, **WORKER, "trial_id": 49_999, "param_name": "x", "param_value_internal": 0.5,
+             "distribution": AMONG}] * 49_000,
+        "too many parameters for 50000 trials"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.timeout(60)
+def test_a_journal_that_optuna_reads_for_minutes_is_refused(tmp_path: Path, name: str) -> None:
+    """Optuna's time grows with the square of each of these numbers."""
+    made, words = SLOW[name]
+    path = tmp_path / "study.log"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [STUDY, *made()]), "utf-8")
+    with pytest.raises(UsageError, match=words) as told:
+        open_storage(f"journal:{path}")
     assert told.value.message.isprintable()
 
 

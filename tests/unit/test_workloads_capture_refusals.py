@@ -151,6 +151,8 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("(aten.max_pool2d_with_indices.default in p) is dilated",)),
     ("two results", Pair, ("something other than one tensor", "[n, classes]")),
     ("named result", Named, ("something other than one tensor",)),
+    ("classes", lambda: Whole(lambda fc, x: fc(x).argmax(1)),
+     ("forward returns int64, which has no gradient", "leave argmax")),
     ("two inputs", TwoInputs, ("fails on an input of shape (2, 3, 6, 6)",)),
     ("other shape", lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 2)),
      ("fails on an input of shape (2, 3, 6, 6)", "--input-shape")),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import pickle
 import struct
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -404,7 +407,7 @@ def test_arrays_of_any_step_are_taken_as_they_are(tmp_path: Path) -> None:
         ({"x": np.zeros((4, 7), int), "y": np.full((4, 7), -1)}, "labels reaches from -1 to -1"),
         ({"x": np.full((4, 7), 0.5), "y": np.zeros((4, 7), int)}, "input is float64"),
         ({"x": np.zeros((4, 8), int), "y": np.zeros((4, 7), int)}, "input is of shape (4, 8)"),
-        ({"x": np.zeros((4, 7), int), "y": np.zeros((5, 7), int)}, "arrays have 4, 5 samples"),
+        ({"x": np.zeros((4, 7), int), "y": np.zeros((5, 7), int)}, "4 input but 5 labels"),
         ({"x": np.zeros((0, 7), int), "y": np.zeros((0, 7), int)}, "arrays have 0 samples"),
         ({"x": np.zeros((4, 7), int)}, "has no array labels"),
     ],
@@ -514,3 +517,55 @@ def test_impossible_batches_are_refused_at_once(batch: int, seed: int, part: str
     samples = generated_samples(4, (1, 2, 2), 2, seed=0)
     with pytest.raises(UsageError, match=part):
         batches(samples, batch, seed)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<f4", ">f8", "i8"])
+def test_some_samples_of_an_npz_are_those_of_the_whole(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "a.npz"
+    wanted = {"x": DataSpec((3,), None, label=False), "y": DataSpec((), 5, label=True)}
+    x = np.arange(3 * 70_000).reshape(-1, 3).astype(dtype)
+    np.savez_compressed(path, x=x, y=np.arange(70_000) % 5)
+    whole = load_arrays(path, wanted)
+    for limit in (1, 7, 69_999, 70_000, 80_000):
+        some = load_arrays(path, wanted, limit=limit)
+        chosen = np.arange(min(limit, 70_000)) * 70_000 // min(limit, 70_000)
+        for what in wanted:
+            np.testing.assert_array_equal(some[what], whole[what][chosen])
+
+
+def test_few_samples_of_a_large_npz_take_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    wanted = {"x": DataSpec((100,), None, label=False), "y": DataSpec((), 5, label=True)}
+    np.savez_compressed(path, x=np.zeros((1_000_000, 100), np.uint8), y=np.zeros(1_000_000, int))
+    tracemalloc.start()
+    load_arrays(path, wanted, limit=1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+def test_unlike_numbers_are_refused_before_the_arrays_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(
+        path, images=np.zeros((2, 1, 4, 4), np.uint8), labels=np.zeros(50_000_000, np.uint8)
+    )
+    tracemalloc.start()
+    with pytest.raises(UsageError, match="there are 2 images but 50000000 labels"):
+        load_samples(path, (1, 4, 4), 5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("cut", [300_000, 999_990])
+def test_an_array_that_ends_early_is_one_line(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.npz"
+    with io.BytesIO() as file:
+        np.save(file, np.zeros((100_000, 10), np.uint8))
+        content = file.getvalue()
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("x.npy", content[:-cut])
+        packed.writestr("y.npy", content)
+    wanted = {"x": DataSpec((10,), None, label=False), "y": DataSpec((10,), None, label=True)}
+    with pytest.raises(UsageError, match=r"is no \.npz of plain arrays"):
+        load_arrays(path, wanted, limit=99_999)

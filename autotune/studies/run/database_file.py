@@ -7,6 +7,7 @@ trusts a file's rollback journal too: a journal may name another file, which SQL
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import sqlite3
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, printable
 from autotune.reading import Limits, Unreadable, lines, open_file
 
 _HEAD = b"SQLite format 3\0"
@@ -26,6 +27,8 @@ _LARGEST_BYTES = 256 << 20
 _MOST_ROWS = 200_000
 """Rows of a table. Optuna reads whole tables; a trial has about ten rows in the largest one."""
 _MOST_TRIALS = 20_000
+_MOST_PARTS = 200
+"""Tables and indices. Optuna has about 30."""
 _LONGEST_VALUE = 1 << 20
 _MOST_BYTES = 64 << 20
 """Bytes of all values of a table. They can be many times as large as the file, in which rows may share pages."""
@@ -33,6 +36,8 @@ _JSON = Limits(
     bytes=2 * _MOST_BYTES, line_bytes=_LONGEST_VALUE, lines=4 * _MOST_ROWS, all_memory=512 << 20
 )
 """Limits of a table's JSON values, which Optuna reads all at once."""
+_STEPS_AT_ONCE, _MOST_STEPS = 10_000, 100_000_000
+"""Steps of SQLite's virtual machine for all checks: some seconds. The largest accepted files need a third."""
 _SIDE_FILES = ("-journal", "-wal", "-shm")
 _HINT = "name another file, or remove this one"
 _SIGNS = re.compile(r"[\w\s,()=\"'-]*", re.ASCII)
@@ -60,10 +65,20 @@ def check_database(path: Path) -> None:
         _check_side_file(path.with_name(path.name + suffix))
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as database:
+            _limit_steps(database)
             database.execute("PRAGMA trusted_schema = OFF")
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
-            parts = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            parts = database.execute(
+                f"SELECT type, name, sql FROM sqlite_master LIMIT {_MOST_PARTS + 1}"
+            ).fetchall()
+            if len(parts) > _MOST_PARTS:
+                raise UsageError(f"{path} has more than a study's tables", hint=_HINT)
             _check_definitions(path, parts)
+            # Finds pages that belong to several tables, or several times to one.
+            (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            if state != "ok":
+                why = printable(str(state).splitlines()[-1][:200])
+                raise UsageError(f"{path} is damaged: {why}", hint=_HINT)
             for table in [str(name) for kind, name, _ in parts if kind == "table"]:
                 most = _MOST_TRIALS if table == "trials" else _MOST_ROWS
                 some = database.execute(f'SELECT 1 FROM "{table}" LIMIT 1 OFFSET {most}').fetchone()
@@ -71,10 +86,19 @@ def check_database(path: Path) -> None:
                     raise UsageError(f"{path} has more than {most} rows in {table}", hint=_HINT)
                 _check_values(path, database, table)
     except sqlite3.Error as error:
+        stopped = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+        why = "reading it takes too long" if stopped else str(error)
         raise UsageError(
-            f"{path} cannot be read as an SQLite database: {error}", hint=_HINT
+            f"{path} cannot be read as an SQLite database: {why}", hint=_HINT
         ) from None
     _check_file(path)  # The rollback of a journal can make it larger.
+
+
+def _limit_steps(database: sqlite3.Connection) -> None:
+    """Lets SQLite stop after too many steps. Tables whose pages refer to each other can have endless rows."""
+    calls = itertools.count(1)
+    most = _MOST_STEPS // _STEPS_AT_ONCE
+    database.set_progress_handler(lambda: next(calls) > most, _STEPS_AT_ONCE)
 
 
 def _check_values(path: Path, database: sqlite3.Connection, table: str) -> None:

@@ -11,7 +11,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,14 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-from autotune.errors import AutotuneError, RecordError, ToolchainError, UsageError, pip_install
+from autotune.errors import (
+    AutotuneError,
+    RecordError,
+    ToolchainError,
+    UsageError,
+    pip_install,
+    printable,
+)
 from autotune.reading import LINES, Unreadable, lines, open_file, reason_of
 from autotune.studies.run.database_file import check_database
 from autotune.waits import waiting
@@ -31,8 +38,13 @@ JOURNAL_PREFIX = "journal:"
 _JOURNAL = replace(LINES, lines=100_000, bytes=64 << 20, all_memory=512 << 20)
 """Limits of a journal. A trial has about 25 lines. Optuna's time to read one grows faster than its lines."""
 _FIRST = b'{"op_code":'
+_CREATES_STUDY, _CREATES_TRIAL = 0, 4
+"""Values of `op_code`."""
 _MOST_KEYS = 300
-"""Attributes and parameters of a trial; about 25 are usual. Optuna copies all of them for each new one."""
+"""Attributes, parameters and steps of a trial or study; about 25 are usual. Optuna copies all for each new one."""
+_MOST_STUDIES = 200
+_MOST_LOOKS = 100_000_000
+"""Trials that Optuna looks at: for each parameter of a trial, as many as there are before it in the worst case."""
 _PART_BYTES = 1 << 16
 _ATTEMPTS, _PAUSE_S = 4, 0.5
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -194,18 +206,14 @@ def _check_journal(path: Path) -> None:
     """
     if not path.exists():
         return
-    keys: defaultdict[Any, set[Any]] = defaultdict(set)
+    work = _Work()
     with open_file(path) as file:
         try:
             for number, value in lines(file, _JOURNAL, torn_end=True, nan_as_null=True):
                 if not isinstance(value, dict) or not isinstance(value.get("op_code"), int):
                     raise Unreadable(f"line {number} is not one of a journal")
-                kept = keys[str(value.get("trial_id"))]
-                kept.update(_named_by(value))
-                if len(kept) > _MOST_KEYS:
-                    raise Unreadable(
-                        f"line {number}: a trial has more than {_MOST_KEYS} attributes"
-                    )
+                if (too_many := work.with_line(value)) is not None:
+                    raise Unreadable(f"line {number}: {too_many}")
             file.seek(0)
             first = file.read(len(_FIRST))
             if not _FIRST.startswith(first):
@@ -216,13 +224,38 @@ def _check_journal(path: Path) -> None:
             ) from None
 
 
-def _named_by(line: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names of the attributes and parameters that a line of a journal sets."""
-    if "param_name" in line:
-        yield str(line["param_name"])
-    for part in ("user_attr", "system_attr"):
-        if isinstance(attributes := line.get(part), dict):
-            yield from attributes
+@dataclass
+class _Work:
+    """What Optuna does to read a journal. Its time grows with the square of several numbers."""
+
+    keys: defaultdict[Any, set[Any]] = field(default_factory=lambda: defaultdict(set))
+    studies: int = 0
+    trials: int = 0
+    looks: int = 0
+
+    def with_line(self, line: Mapping[str, Any]) -> str | None:
+        """Adds a line; returns of what there is too much then."""
+        owner = str(line.get("trial_id", "")), str(line.get("study_id", ""))
+        kept = self.keys[owner]
+        for name, value in line.items():
+            if isinstance(value, dict):
+                kept.update((name, key) for key in value)
+                if len(value) > _MOST_KEYS:
+                    return f"more than {_MOST_KEYS} {printable(name[:40])}"
+            elif name in ("param_name", "step"):
+                kept.add((name, str(value)))
+        if line["op_code"] == _CREATES_TRIAL:
+            self.trials += 1
+            self.keys.pop(owner)  # Those of another trial each time.
+        elif len(kept) > _MOST_KEYS:
+            return f"a trial or study has more than {_MOST_KEYS} attributes"
+        self.studies += line["op_code"] == _CREATES_STUDY
+        if self.studies > _MOST_STUDIES:
+            return f"more than {_MOST_STUDIES} studies"
+        self.looks += self.trials if "param_name" in line else 0
+        if self.looks > _MOST_LOOKS:
+            return f"too many parameters for {self.trials} trials"
+        return None
 
 
 def _database(url: str) -> RDBStorage:

@@ -110,7 +110,12 @@ def wanted_step(
     select_trained(name, given, train)
     x = torch.zeros((batch, *shape))
     result = _result(name, given, (x,), {})
-    if not isinstance(result, torch.Tensor) or not result.is_floating_point():
+    if isinstance(result, torch.Tensor) and not result.is_floating_point():
+        raise UsageError(
+            f"{name}: forward returns {str(result.dtype).removeprefix('torch.')}, which has no gradient",
+            hint="return logits of shape [n, classes]; leave argmax and the like to the caller",
+        )
+    if not isinstance(result, torch.Tensor):
         kind = "something other than one tensor"
         raise UsageError(
             f"{name}: forward returns {kind}",

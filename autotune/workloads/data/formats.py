@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import math
 import struct
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +33,13 @@ _PYTHON_CIFAR = ("data_batch_1", "batches.meta", "meta")  # Files of CIFAR's Pyt
 _PIECE = 2**20  # Number of bytes that are read at once.
 
 
-def read_images(path: Path, input_shape: Shape) -> tuple[Array, Array]:
+def read_images(path: Path, input_shape: Shape, limit: int | None = None) -> tuple[Array, Array]:
     """Reads a file or folder of images and labels.
 
     Args:
         path: A file in one of the formats, or a folder with such files.
         input_shape: Shape of a sample of the model; of an image it decides which axis of an .npz has channels.
+        limit: Of an .npz, read at most this many samples, evenly spread over the file; None reads all.
 
     Returns:
         Images [n, c, h, w], bytes or floats, and integer labels [n]. Other samples are in the shape of images; see
@@ -59,7 +61,7 @@ def read_images(path: Path, input_shape: Shape) -> tuple[Array, Array]:
     if name.endswith(_ARCHIVES):
         raise UsageError(f"{path}: is a packed archive", hint="unpack it and give the folder")
     if name.endswith(".npz"):
-        return _read_npz(path, input_shape)
+        return _read_npz(path, input_shape, limit)
     if name.endswith(".bin"):
         return _read_cifar((path,))
     return _read_idx(path)
@@ -164,29 +166,43 @@ def _read_cifar(paths: tuple[Path, ...]) -> tuple[Array, Array]:
     return np.concatenate(images), np.concatenate(labels)
 
 
-def npz_arrays(path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Array]:
+def npz_arrays(
+    path: Path, names: Mapping[str, Sequence[str]], limit: int | None = None
+) -> dict[str, Array]:
     """Returns plain arrays of an .npz, each by the first of its names that is there.
 
     Args:
         path: The file.
         names: Names to look for, by what they stand for.
+        limit: Keep at most this many samples, evenly spread; the others are not kept in memory. None keeps all.
 
     Raises:
-        UsageError: An array is missing, or the file is damaged or too large.
+        UsageError: An array is missing, arrays have unlike numbers of samples, or the file is damaged or too large.
         OSError: It cannot be read.
     """
     arrays: dict[str, Array] = {}
     try:
-        with open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
-            unpacked = sum(entry.file_size for entry in file.zip.infolist())
+        with open_file(path) as stream, zipfile.ZipFile(stream) as file:
+            unpacked = sum(entry.file_size for entry in file.infolist())
             if unpacked > LARGEST_BYTES:
                 raise UsageError(
                     f"{path}: unpacks to {unpacked} bytes, more than {LARGEST_BYTES}",
                     hint="give fewer samples",
                 )
-            for what, some in names.items():
-                if name := next((name for name in some if name in file), None):
-                    arrays[what] = file[name]
+            there = set(file.namelist())
+            members = {
+                what: next((f"{name}.npy" for name in some if f"{name}.npy" in there), "")
+                for what, some in names.items()
+            }
+            members = {what: member for what, member in members.items() if member}
+            counts = {what: _samples(file, member) for what, member in members.items()}
+            if len(members) == len(names) and len(set(counts.values())) > 1:
+                found = " but ".join(f"{count} {what}" for what, count in counts.items())
+                raise UsageError(
+                    f"{path}: there are {found}", hint="give as many of each, and at least one"
+                )
+            for what, member in members.items():
+                arrays[what] = _array(file, member, limit)
     except (OSError, UsageError):
         raise
     except Exception as error:  # numpy and zipfile raise many types.
@@ -207,8 +223,58 @@ def npz_arrays(path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Arra
     return arrays
 
 
-def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
-    arrays = npz_arrays(path, ARRAYS)
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Reads an array's shape, whether its first axis varies fastest, and its type. Its data come next."""
+    version = np.lib.format.read_magic(stream)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ValueError(f"an array is of version {version}")
+    return read(stream)
+
+
+def _samples(file: zipfile.ZipFile, member: str) -> int:
+    """Returns the number of samples of an array; 1 if it is a single number."""
+    with file.open(member) as stream:
+        shape, _, _ = _header(stream)
+    return shape[0] if shape else 1
+
+
+def _array(file: zipfile.ZipFile, member: str, limit: int | None) -> Array:
+    """Reads an array, or some of its samples."""
+    with file.open(member) as stream:
+        shape, first_is_fastest, dtype = _header(stream)
+        row_bytes = dtype.itemsize * math.prod(shape[1:])
+        plain = shape and row_bytes and not dtype.hasobject and not first_is_fastest
+        if plain and limit is not None and limit < shape[0] <= LARGEST_BYTES:
+            chosen = np.arange(limit) * shape[0] // limit
+            return _rows(stream, chosen, row_bytes).view(dtype).reshape(limit, *shape[1:])
+    with file.open(member) as stream:
+        whole: Array = np.lib.format.read_array(stream, allow_pickle=False)
+        return whole
+
+
+def _rows(stream: IO[bytes], chosen: NDArray[np.int64], row_bytes: int) -> NDArray[np.uint8]:
+    """Reads some rows, by their ascending numbers."""
+    kept = np.empty((len(chosen), row_bytes), np.uint8)
+    at_once = max(1, _PIECE // row_bytes)
+    start = done = 0
+    while done < len(chosen):
+        block = np.frombuffer(_bytes(stream, at_once * row_bytes), np.uint8)
+        rows = block[: block.size // row_bytes * row_bytes].reshape(-1, row_bytes)
+        inside = chosen[done : np.searchsorted(chosen, start + len(rows))] - start
+        if len(rows) == 0 or (len(inside) == 0 and len(rows) < at_once):
+            raise ValueError("an array ends early")
+        kept[done : done + len(inside)] = rows[inside]
+        done += len(inside)
+        start += len(rows)
+    return kept
+
+
+def _read_npz(path: Path, input_shape: Shape, limit: int | None) -> tuple[Array, Array]:
+    arrays = npz_arrays(path, ARRAYS, limit)
     image = of_image(input_shape)
     images, labels = arrays["images"], arrays["labels"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu":

@@ -65,7 +65,7 @@ def load_samples(
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} is too small", hint="keep at least one sample")
     try:
-        images, labels = read_images(path, input_shape)
+        images, labels = read_images(path, input_shape, limit)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
@@ -135,7 +135,7 @@ def load_arrays(
         names[what] = (what, *ARRAYS["labels" if spec.label else "images"]) if alone else (what,)
     found = {
         what: _checked(f"{path}: {what}", array, wanted[what])
-        for what, array in npz_arrays(path, names).items()
+        for what, array in npz_arrays(path, names, limit).items()
     }
     counts = {len(array) for array in found.values()}
     if len(counts) > 1 or counts == {0}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,16 @@ from autotune.console import stderr_log
 from autotune.errors import UsageError, pip_install
 from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
 from autotune.jobs.provenance import RunInterrupted
-from autotune.jobs.requests import KernelsRequest, SearchRequest, StepRequest, requested_step
+from autotune.jobs.requests import (
+    KernelsRequest,
+    SearchRequest,
+    StepRequest,
+    checked_callbacks,
+    checked_fields,
+    checked_shape,
+    known_options,
+    requested_step,
+)
 from autotune.jobs.search import Search
 from autotune.records import Kind, Result, TaskResult, kind_of, read_run
 from autotune.workloads import OPERATORS
@@ -42,7 +51,7 @@ class KernelsResult:
     """
 
     path: Path
-    content: Mapping[str, Any]
+    content: Mapping[str, Any] = field(repr=False)
 
     @property
     def tasks(self) -> Sequence[TaskResult]:
@@ -79,7 +88,11 @@ class KernelsResult:
         Raises:
             UsageError: An option is invalid, or the kernels were measured on a stand-in.
         """
-        return export(ExportRequest(Path(out), (self.path,), format=format, **options))
+        known_options(
+            options, _own_fields(ExportRequest, {"out", "runs", "plans", "moved", "format"})
+        )
+        given = checked_fields(ExportRequest, {"out": out, "format": format, **options})
+        return export(ExportRequest(runs=(self.path,), **given))
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ class SearchResult:
     """
 
     path: Path
-    content: Mapping[str, Any]
+    content: Mapping[str, Any] = field(repr=False)
 
     @property
     def best(self) -> Mapping[str, Any]:
@@ -159,11 +172,18 @@ def tune_kernels(
         >>> result = autotune.tune_kernels("lenet", batch=4, trials=64)  # doctest: +SKIP
         >>> result.to_frame()[["name", "speedup"]]  # doctest: +SKIP
     """
+    own = _own_fields(KernelsRequest, {"step", "op", "role", "target", "trials"})
+    known_options(options, (*own, *_STEP_FIELDS))
     of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
+    listeners = checked_callbacks(callbacks)
+    fields = checked_fields(
+        KernelsRequest, {"role": role, "target": target, "trials": trials, **options}
+    )
     step = op = None
     if _is_operator(model_or_op):
         op = model_or_op
-        given = [name for name, value in (("batch", batch), ("optimizer", optimizer)) if value]
+        apart = {"batch": batch, "optimizer": optimizer, "input_shape": input_shape}
+        given = [name for name, value in apart.items() if value is not None]
         if given or of_step:
             raise UsageError(
                 f"{', '.join([*given, *of_step])}: an operator has its own sizes",
@@ -171,12 +191,10 @@ def tune_kernels(
             )
     else:
         step = _step(model_or_op, batch, optimizer, input_shape, of_step)
-    request = KernelsRequest(
-        step=step, op=op, role=role, target=target, trials=trials, **_known(KernelsRequest, options)
-    )
+    request = KernelsRequest(step=step, op=op, **fields)
     with _run_here():
         resolved = request.resolved()
-        done = tune(resolved.tuned, Path(logs), step=step, listeners=callbacks)
+        done = tune(resolved.tuned, _folder(logs), step=step, listeners=listeners)
         if step is not None:
             measure_step(resolved, done, wanted=run_step)
     return KernelsResult(done.path, read_run(done.path).ended())
@@ -263,6 +281,17 @@ def _run_here() -> Iterator[None]:
 _STEP_FIELDS = ("classes", "micro_batch", "recompute", "layout", "train")
 
 
+def _own_fields(kind: type[Any], others: set[str]) -> tuple[str, ...]:
+    """Names of a request's fields, without those that are given in another way."""
+    return tuple(one.name for one in fields(kind) if one.name not in others)
+
+
+def _folder(logs: object) -> Path:
+    if not isinstance(logs, str | Path):
+        raise UsageError(f"logs is a {type(logs).__name__}", hint="give the path of a folder")
+    return Path(logs)
+
+
 def _is_operator(what: Any) -> bool:
     return isinstance(what, str) and what.partition(":")[0] in OPERATORS
 
@@ -271,46 +300,30 @@ def _step(
     model: Any,
     batch: int | None,
     optimizer: str | None,
-    input_shape: Sequence[int] | None,
+    input_shape: Sequence[int] | str | None,
     of_step: Mapping[str, Any],
     runs: Sequence[Path] = (),
 ) -> StepRequest:
-    shape = None if input_shape is None else "x".join(map(str, input_shape))
+    given = checked_fields(
+        StepRequest,
+        {
+            "batch": batch,
+            "optimizer": optimizer,
+            "input_shape": checked_shape(input_shape),
+            **of_step,
+        },
+    )
     if not isinstance(model, str):
         module = model() if callable(model) and not hasattr(model, "forward") else model
         name = type(getattr(module, "module", module)).__name__
-        of_step = {**of_step, "train": tuple(of_step.get("train", ()))}
-        return StepRequest(
-            name, batch, None, optimizer, shape, tuple(map(str, runs)), module=module, **of_step
-        )
+        given["train"] = given.get("train") or ()
+        return StepRequest(name, runs=tuple(map(str, runs)), module=module, **given)
     step = requested_step(
-        model, batch, of_step.get("classes"), optimizer, shape, runs or None,
-        of_step.get("micro_batch"), of_step.get("recompute"), of_step.get("layout"),
-        of_step.get("train"),
+        model, given["batch"], given.get("classes"), given["optimizer"], given["input_shape"], runs or None,
+        given.get("micro_batch"), given.get("recompute"), given.get("layout"), given.get("train"),
     )  # fmt: skip
     assert step is not None
     return step
-
-
-def _known(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that are fields of a request, with paths converted.
-
-    Raises:
-        UsageError: The request has no such field.
-    """
-    unknown = sorted(set(options) - set(kind.__dataclass_fields__))
-    if unknown:
-        raise UsageError(
-            f"{unknown[0]} is not an option of it",
-            hint=f"there are {', '.join(sorted(kind.__dataclass_fields__))}",
-        )
-    lists = {"records", "start_from"}
-    return {
-        key: tuple(map(Path, value)) if key in lists
-        else Path(value) if key in ("space", "target_json") and kind is KernelsRequest and value
-        else value
-        for key, value in options.items()
-    }  # fmt: skip
 
 
 def _searched(
@@ -324,18 +337,28 @@ def _searched(
     callbacks: Sequence[Callback],
     options: dict[str, Any],
 ) -> SearchResult:
+    own = _own_fields(SearchRequest, {"joint", "objective", "step", "trials"})
+    known_options(options, (*own, *_STEP_FIELDS, "optimizer", "input_shape"))
     of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
     optimizer, shape = options.pop("optimizer", None), options.pop("input_shape", None)
-    paths = [(one.path if isinstance(one, KernelsResult) else Path(one)).absolute() for one in runs]
+    given = checked_fields(
+        SearchRequest, {"objective": objective, "trials": trials, **_as_text(options)}
+    )
+    listeners = checked_callbacks(callbacks)
+    some = runs if isinstance(runs, list | tuple) else (runs,)
+    paths = [
+        (one.path if isinstance(one, KernelsResult) else _folder(one)).absolute() for one in some
+    ]
     step = None if model is None else _step(model, batch, optimizer, shape, of_step, paths)
-    request = SearchRequest(
-        joint=joint_too, objective=objective, step=step, trials=trials,
-        **_known(SearchRequest, options),
-    )  # fmt: skip
-    request = replace(request, ssh=tuple(request.ssh))
+    request = SearchRequest(joint=joint_too, step=step, **given)
     with _run_here():
-        done = Search.new(request, Path(logs), listeners=callbacks).run()
+        done = Search.new(request, _folder(logs), listeners=listeners).run()
     return SearchResult(done.path, read_run(done.path).ended())
+
+
+def _as_text(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with paths as text."""
+    return {k: str(value) if isinstance(value, Path) else value for k, value in options.items()}
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:

@@ -3,7 +3,8 @@
 Tunes each model with `autotune kernels` for this processor, or takes finished runs from --runs. Then compares the
 tuned step with PyTorch's on the same weights and data: the losses of 20 steps, the time of a step in interleaved
 blocks (PyTorch eager in both layouts, torch.compile), and the peak memory. With --transfer, only the last blocks of
-MobileNetV2 and ResNet-18 train. Needs torch 2.13.0.
+MobileNetV2 and ResNet-18 train; with --frozen-eval, their frozen layers are in evaluation mode on both sides. Needs
+torch 2.13.0.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ TRANSFER = {
     "mobilenet_v2": ("layers.16.*", "layers.17.*", "layers.18.*", "layers.22.*"),
 }
 """Parameters of the last two blocks and of what follows them."""
+FROZEN_EVAL = "frozen:eval"
 QUICK = ("sensors", "deep_q")
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20
@@ -54,18 +56,20 @@ _ROUNDING = 1e-6
 """Distance to float64, relative to the loss, that any float32 program may have."""
 
 
-def step_of(name: str, *, transfer: bool) -> TrainingStep:
+def step_of(name: str, *, transfer: bool, frozen_eval: bool = False) -> TrainingStep:
     """Returns the training step of a model."""
     files = {one: file for file, names in MODELS.items() for one in names}
     file = files.get(name, "mobile_nets.py")
     train = TRANSFER[name] if transfer else ()
+    train += (FROZEN_EVAL,) if frozen_eval else ()
     return TrainingStep(f"{EXAMPLES / file}:{name}", BATCH, train=train)
 
 
 def run_of(report: Report, name: str, wanted: TrainingStep, logs: Path) -> Path:
     """Returns the newest finished run of a step, or tunes it."""
     given = report.options.runs
-    folder = (given or logs) / (f"{name}-transfer" if wanted.train else name)
+    kind = "-frozen-eval" if FROZEN_EVAL in wanted.train else "-transfer"
+    folder = (given or logs) / (f"{name}{kind}" if wanted.train else name)
     found = sorted(one.parent for one in folder.glob("*/result.json"))
     if not found:
         trials = QUICK_TRIALS if report.quick else report.options.trials
@@ -228,14 +232,15 @@ def bars_of(
 
 
 def measure(report: Report) -> None:
-    transfer = report.options.transfer
+    frozen_eval = report.options.frozen_eval
+    transfer = report.options.transfer or frozen_eval
     known = list(TRANSFER) if transfer else [name for names in MODELS.values() for name in names]
     names = report.options.models or (QUICK if report.quick and not transfer else known)
     torch.set_num_threads(kernel_threads())
     gains: dict[str, dict[str, Interval]] = {}
     with tempfile.TemporaryDirectory() as logs:
         for name in names:
-            wanted = step_of(name, transfer=transfer)
+            wanted = step_of(name, transfer=transfer, frozen_eval=frozen_eval)
             folder = run_of(report, name, wanted, Path(logs))
             gains[name] = measure_model(report, name, wanted, folder)
     memory = [row["ratio"] for row in report.rows if row["what"] == "memory"]
@@ -261,6 +266,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--trials", type=positive(int), default=1000, help="of each model [default: 1000]"
     )
     parser.add_argument("--transfer", action="store_true", help="train the last blocks alone")
+    parser.add_argument(
+        "--frozen-eval", action="store_true", help="the same, with frozen layers in evaluation mode"
+    )
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
 
 

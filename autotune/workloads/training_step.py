@@ -22,7 +22,7 @@ from autotune.workloads.fusion import fused
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.initial import initial_values
 from autotune.workloads.micro_batches import accumulated
-from autotune.workloads.models import DEFAULT_CLASSES, build_model
+from autotune.workloads.models import DEFAULT_CLASSES, MODELS, build_model
 from autotune.workloads.optimizer import Optimizer
 from autotune.workloads.recompute import recomputed
 
@@ -170,7 +170,7 @@ class TrainingStep:
             )
         samples = self.batch // parts
         if not self.captured:
-            if self.input_shape is not None:
+            if self.input_shape is not None and self.model in {one.name for one in MODELS}:
                 raise UsageError(
                     f"{self.model} defines its own input", hint="leave --input-shape out"
                 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command import autotune as command
 
@@ -141,3 +144,96 @@ def test_the_exported_names_are_these() -> None:
     ]  # fmt: skip
     for name in autotune.__all__:
         assert hasattr(autotune, name)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trials": 2.5}, "trials is 2.5: input should be a valid integer"),
+        ({"trials": True}, "trials is True"),
+        ({"trials": "4"}, "trials is '4'"),
+        ({"seed": "x"}, "seed is 'x'"),
+        ({"role": 3}, "role is 3"),
+        ({"target": 3}, "target is 3"),
+        ({"records": 3}, "records is 3"),
+        ({"precision": "fp8"}, "precision is 'fp8'"),
+        ({"op": SMALL}, "op is not an option"),
+        ({"trial": 4}, "trial is not an option"),
+        ({"input_shape": (1, 2)}, "input_shape: an operator has its own sizes"),
+        ({"callbacks": [1]}, "callbacks are not functions"),
+        ({"logs": 1}, "logs is a int"),
+    ],
+)
+def test_values_of_other_types_are_refused_before_anything_is_measured(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(autotune.AutotuneError, match=re.escape(words)):
+        autotune.tune_kernels(SMALL, **{"logs": tmp_path, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trials": 2.5}, "trials is 2.5"),
+        ({"deadline": 0.5}, "deadline is 0.5: input should be a valid string"),
+        ({"space": 3}, "space is 3"),
+        ({"batch": "4"}, "batch is '4'"),
+        ({"batch": True}, "batch is True"),
+        ({"classes": 2.5}, "classes is 2.5"),
+        ({"input_shape": (1, 2.5)}, "input_shape is 2.5"),
+        ({"command": ["a"]}, "command is ['a']"),
+        ({"step": 1}, "step is not an option"),
+        ({"objective": 1}, "objective is 1"),
+        ({"runs": 1}, "logs is a int"),
+    ],
+)
+def test_values_of_other_types_are_refused_before_a_search(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(autotune.AutotuneError, match=re.escape(words)):
+        autotune.cpu_config("lenet", emulate="meizu-16t", **{"logs": tmp_path, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.quick
+def test_one_value_may_stand_for_a_list_and_text_for_a_path(tmp_path: Path) -> None:
+    events: list[Any] = []
+    result = autotune.tune_kernels(
+        SMALL, role="forward", trials=np.int64(4), logs=str(tmp_path), callbacks=events.append
+    )
+    assert events
+    with pytest.raises(autotune.AutotuneError, match=f"no records at {re.escape('/nowhere/a')}"):
+        autotune.tune_kernels(SMALL, records="/nowhere/a", logs=tmp_path)
+    again = autotune.tune_kernels(
+        SMALL, role="forward", trials=4, logs=tmp_path, start_from=str(result.path)
+    )
+    assert again.path != result.path
+    assert len(repr(again)) < 300
+    assert len(repr(again.export(tmp_path / "out"))) < 300
+
+
+def test_a_module_that_is_gone_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+
+    def stop(event: Any) -> None:
+        if event["event"] == "trial":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        autotune.tune_kernels(
+            net, input_shape=(1, 4, 4), batch=2, trials=40, logs=tmp_path, callbacks=stop
+        )
+    (run,) = tmp_path.iterdir()
+    done = command("kernels", "--resume", run)
+    assert done.returncode == 0, done.stderr
+    assert "Sequential existed only in the Python process that began the run" in (
+        done.stdout + done.stderr
+    )
+    with pytest.raises(autotune.AutotuneError, match="no parameter matches 'lst:1'"):
+        autotune.tune_kernels(net, input_shape=(1, 4, 4), batch=2, train="lst:1", logs=tmp_path)

@@ -156,17 +156,17 @@ def test_the_fastest_form_within_a_limit_is_chosen(runs: StepRuns) -> None:
     assert plain == StepForm("channels_last")
     lean, _ = fitting_form(wanted, runs, ["channels_last"], 30 * 10**6)
     assert lean != plain
-    with pytest.raises(UsageError, match="the leanest needs"):
+    with pytest.raises(UsageError, match="the smallest needs"):
         fitting_form(wanted, runs, ["channels_last"], 10**6)
 
 
-def test_the_leanest_form_is_named_over_both_layouts(runs: StepRuns) -> None:
+def test_the_smallest_form_is_named_over_both_layouts(runs: StepRuns) -> None:
     wanted = TrainingStep("lenet", 2)
     needs = [
         size
         for layout in ("channels_first", "channels_last")
         for _, _, size in form_sizes(wanted, runs, layout)
     ]
-    with pytest.raises(UsageError, match=f"the leanest needs {min(needs) / 1e6:.4g} MB"):
+    with pytest.raises(UsageError, match=f"the smallest needs {min(needs) / 1e6:.4g} MB"):
         fitting_form(wanted, runs, ["channels_first", "channels_last"], min(needs) - 1)
     fitting_form(wanted, runs, ["channels_first", "channels_last"], min(needs))

@@ -184,7 +184,7 @@ def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
         (("--model", "lenet", "--recompute", "0"), "give 1 or more segments"),
         (("--model", "lenet", "--memory-limit", "lots"), "is not a size"),
         (("--model", "lenet", "--memory-limit", "1GB", "--recompute", "2"), "leave them out"),
-        (("--model", "lenet", "--memory-limit", "1KB"), "the leanest needs"),
+        (("--model", "lenet", "--memory-limit", "1KB"), "the smallest needs"),
         (("--model", "lenet", "--run", "nowhere"), "nowhere"),
         (("--model", "lenet", "--data", "nowhere"), "nowhere"),
         (("--model", "lenet", "--optimizer", "sgdd"), "sgdd"),

@@ -57,7 +57,7 @@ def kernels(
         str | None,
         typer.Option(
             autocompletion=completion.roles,
-            help="Roles of --op, with commas; all of them if it is not given.",
+            help="Roles of --op, separated by commas. [default: all]",
         ),
     ] = None,
     batch: Batch = None,
@@ -71,7 +71,7 @@ def kernels(
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Candidates to measure, over all kernels. [default: 256, or 4 a kernel if that is more]"
+            help="Candidates to measure, over all kernels. [default: 256, or 4 per kernel if that is more]"
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
@@ -79,7 +79,7 @@ def kernels(
         Path | None,
         typer.Option(
             autocompletion=completion.space_files,
-            help="Search space to use instead of the target's own.",
+            help="Search space (a TOML file) to use instead of the target's own.",
         ),
     ] = None,
     precision: Annotated[
@@ -159,7 +159,7 @@ def kernels(
 
     Every measurement is kept in the run's folder. Ctrl-C keeps what was measured, and --resume continues.
     After tuning a --model for this machine's processor, the step is measured untuned, tuned, and in PyTorch
-    if that is installed. This takes at most a minute.
+    if that is installed. Apart from compiling, this takes at most a minute.
 
     \b
     Examples:

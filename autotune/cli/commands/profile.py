@@ -97,7 +97,7 @@ def profile(
         str | None,
         typer.Option(help="As in `autotune cpu-config`; none for times only. [default: auto]"),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Shortest measurement.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="Minimum duration of the measurement.")] = 20.0,
     interval_ms: Annotated[float, typer.Option(metavar="MS", help="Time between samples.")] = 10.0,
     start_temperature: Annotated[
         float | None, typer.Option(metavar="CELSIUS", help="As in `autotune cpu-config`.")

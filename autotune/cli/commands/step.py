@@ -47,7 +47,7 @@ def step(
             parser=run_path("kernels"),
             autocompletion=completion.runs,
             metavar="FOLDER",
-            help="Folder of a run with tuned kernels; may be given more than once.",
+            help="Folder of a run with tuned kernels. May be repeated.",
         ),
     ] = None,
     steps: Annotated[
@@ -92,15 +92,16 @@ def step(
     device: Device = None,
     ssh: Ssh = None,
     least_seconds: Annotated[
-        float | None, typer.Option(metavar="S", help="Shortest measurement of a --plan.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Minimum duration of a measurement of a --plan."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
 
-    Kernels that no --run has tuned are counted. Element-wise work and reductions among them have a schedule that
-    needs no search (rule `streaming`); the others have TVM's default schedule. With --plan, the step that a joint
-    search planned is measured on its device, interleaved with the default cores and clocks.
+    The output tells how many kernels are not tuned by any --run. Element-wise work and reductions among them have
+    a schedule that needs no search (rule `streaming`); the others have TVM's default schedule. With --plan, the
+    step that a joint search planned is measured on its device, interleaved with the default cores and clocks.
 
     \b
     Examples:

@@ -40,13 +40,13 @@ Emulate = Annotated[
     ),
 ]
 Deadline = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s or 800ms.")
+    str | None, typer.Option(metavar="TIME", help="Maximum time of a step, such as 30s or 800ms.")
 ]
 EnergyBudget = Annotated[
-    str | None, typer.Option(metavar="ENERGY", help="Highest energy of a step, such as 5J.")
+    str | None, typer.Option(metavar="ENERGY", help="Maximum energy of a step, such as 5J.")
 ]
 MaxTemperature = Annotated[
-    float | None, typer.Option(metavar="CELSIUS", help="Highest temperature of the body.")
+    float | None, typer.Option(metavar="CELSIUS", help="Maximum temperature of the device's case.")
 ]
 MemoryLimit = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Highest memory use of the program, such as 1GB.")
@@ -76,14 +76,14 @@ Blocks = Annotated[
 ]
 LeastSeconds = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", help="Shortest measurement of a configuration. [default: 5]"),
+    typer.Option(metavar="SECONDS", help="Minimum duration of a measurement. [default: 5]"),
 ]
 StartTemperature = Annotated[
     float | None,
     typer.Option(
         metavar="CELSIUS",
-        help="Wait until the body is this cool before each measurement. "
-        "[default: 8 below to 2 above the first reading]",
+        help="Wait before each measurement until the case is at most this warm. "
+        "[default: from 8 degrees below to 2 above the first reading]",
     ),
 ]
 Storage = Annotated[

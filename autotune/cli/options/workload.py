@@ -91,6 +91,6 @@ Layout = Annotated[
     Literal["channels-first", "channels-last"] | None,
     typer.Option(
         help="Order of images and filters in memory. [default: the target's; for a step, "
-        "the faster one where runs know both]"
+        "the faster one if the --run folders have both]"
     ),
 ]

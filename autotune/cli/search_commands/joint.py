@@ -66,7 +66,7 @@ def joint(
         Literal["copy", "map"] | None,  # MemoryKind; importing its room takes 0.5 s.
         typer.Option(
             help="How tensors get to the GPU: copy, or map (zero-copy where memory is unified). "
-            "[default: what takes less time]"
+            "[default: the faster one]"
         ),
     ] = None,
     layout: Layout = None,
@@ -97,7 +97,7 @@ def joint(
         bool | None,
         typer.Option(
             "--sequential/--no-sequential",
-            help="Then search cores and clocks alone, with each kernel's fastest schedule and as many steps, "
+            help="Afterwards, search only cores and clocks, with each kernel's fastest schedule and as many steps, "
             "to report the gain of the joint search. [default: --sequential]",
         ),
     ] = None,
@@ -105,7 +105,7 @@ def joint(
         bool | None,
         typer.Option(
             "--per-operator",
-            help="Also plan a configuration for each operator, with the schedules it has there, and measure that.",
+            help="Also plan a configuration for each operator, with schedules for it, and measure this plan.",
         ),
     ] = None,
     seed: Seed = None,

@@ -60,7 +60,7 @@ def replay(
         ),
     ] = True,
     deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s.")
+        str | None, typer.Option(metavar="TIME", help="Maximum time of a step, such as 30s.")
     ] = None,
     network: Annotated[str | None, typer.Option(help="Traces only: network to search.")] = None,
     batch: Annotated[int | None, typer.Option(help="Traces only: batch size.")] = None,

@@ -253,13 +253,13 @@ def fitting_form(
         for _, bound, form, graph in sorted(forms, key=lambda entry: entry[0]):
             if bound <= limit and sizes.of(graph) <= limit:
                 return form, graph
-    leanest = math.inf
+    smallest = math.inf
     for bound, graph in sorted(bounds, key=lambda entry: entry[0]):
-        if bound >= leanest:
+        if bound >= smallest:
             break
-        leanest = min(leanest, sizes.of(graph))
+        smallest = min(smallest, sizes.of(graph))
     raise UsageError(
         f"no form of {wanted.model} at batch {wanted.batch} fits into {limit / 1e6:.4g} MB: "
-        f"the leanest needs {leanest / 1e6:.4g} MB",
+        f"the smallest needs {smallest / 1e6:.4g} MB",
         hint="raise --memory-limit, or train with a smaller --batch",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class ExportResult:
         untimed: Kernels left untuned because no schedule had a valid time, as (variant, kernel).
     """
 
-    manifest: dict[str, Any]
+    manifest: dict[str, Any] = field(repr=False)
     untimed: tuple[tuple[str, str], ...]
 
 

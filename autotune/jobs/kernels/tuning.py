@@ -228,6 +228,8 @@ def _why_predicted(request: ResolvedRequest, done: Tuned, wanted: bool) -> str:
         return "--no-step"
     if request.step is None:
         return "the run was made by an earlier version, which did not record its step"
+    if request.step.is_gone:
+        return f"{request.step.model} existed only in the Python process that began the run"
     return ""
 
 

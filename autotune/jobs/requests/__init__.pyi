@@ -7,6 +7,7 @@ from .defaults import (
     SEARCH_TRIALS,
     SEED,
 )
+from .from_python import checked_callbacks, checked_fields, checked_shape, known_options
 from .kernels import KernelsRequest, ResolvedRequest, load_own, positive
 from .points import point_of
 from .search import SearchRequest
@@ -23,6 +24,9 @@ __all__ = [
     "allow",
     "BLOCKS",
     "check_allowed",
+    "checked_callbacks",
+    "checked_fields",
+    "checked_shape",
     "DEFAULT_BATCH",
     "GIVE",
     "is_allowed",
@@ -30,6 +34,7 @@ __all__ = [
     "KERNEL_TRIALS",
     "KernelsRequest",
     "LARGEST",
+    "known_options",
     "load_own",
     "model_code",
     "outside",

@@ -15,6 +15,7 @@ from autotune.jobs.requests.trusted import allow, check_allowed, model_code
 from autotune.measurement import MemoryKind
 from autotune.records import is_run, place_of
 from autotune.workloads import (
+    MODELS,
     DataSpec,
     Optimizer,
     StepForm,
@@ -76,6 +77,12 @@ class StepRequest:
     gpu_memory: MemoryKind | None = None
     module: Any = field(default=None, compare=False, repr=False)
     train: tuple[str, ...] = ()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the model was a module of a Python process that has ended."""
+        built_in = self.model in {model.name for model in MODELS}
+        return self.module is None and ":" not in self.model and not built_in
 
     def to_json(self) -> dict[str, Any]:
         """Returns the request as a run's folder stores it."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from numpy.typing import NDArray
-
-from autotune.workloads.aten.constants import Prepared
 
 Dtype = Literal["float32", "int32", "bool"]
 """Element types. PyTorch's int64 becomes int32."""
@@ -81,6 +79,23 @@ class Operation:
     def first(self) -> Any:
         """The first argument."""
         return next(iter(self.arguments.values()))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Tensors that are computed once, of frozen ones.
+
+    Attributes:
+        names: Their names, which no tensor of the module has.
+        compute: Returns their values, computed in float64, given those of the module by name.
+    """
+
+    names: tuple[str, ...]
+    compute: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
+
+    def values(self, own: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Returns the values, given those of the module by name."""
+        return self.compute(own) if self.names else {}
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.aten import Program, aten_operators, index_ranges, lower_step, trace_step
+from autotune.workloads.aten import Program, aten_operators, index_ranges, lower_step
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
+from autotune.workloads.capture.aten_trace import trace_step
 from autotune.workloads.capture.factory import import_torch, load_module
 from autotune.workloads.capture.gradients import check_gradients, check_hooks, check_learns
 from autotune.workloads.capture.lower import lower

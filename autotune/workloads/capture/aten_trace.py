@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.workloads.aten.constants import prepared
-from autotune.workloads.aten.program import Operation, Program, Ref, Source
+from autotune.workloads.aten import Operation, Program, Ref, Source
 from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.gathered import gather_sums
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
+from autotune.workloads.capture.prepared import prepared
 from autotune.workloads.capture.user_step import WantedStep
 
 _DTYPES = {"float32": "float32", "int64": "int32", "int32": "int32", "bool": "bool"}
@@ -85,6 +86,7 @@ def trace_step(name: str, step: WantedStep, lowered: Collection[str]) -> Program
     except Exception as error:
         shape = tuple(next(iter(inputs.values())).shape) if inputs else ()
         raise untraceable(name, shape, error) from error
+    gather_sums(graph)
     return _Reader(name, graph, names, groups).program()
 
 

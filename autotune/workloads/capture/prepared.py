@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.workloads.aten import Prepared
+from autotune.workloads.capture.emitting import Emit, emitter
 from autotune.workloads.capture.factory import import_torch
 
 _NORMS = (
@@ -35,39 +36,6 @@ _UNSET = ("empty", "new_empty")
 _OF_A_SHAPE = ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
 """The same, of those that take only the shape of a tensor."""
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Tensors that are computed once, of frozen ones.
-
-    Attributes:
-        names: Their names, which no tensor of the module has.
-        sources: The frozen tensors, by the name in the module's ``state_dict``.
-        compute: Returns their values, given those of ``sources``.
-    """
-
-    names: tuple[str, ...]
-    sources: tuple[str, ...]
-    compute: Callable[..., Sequence[Any]]
-
-    def values(self, own: Arrays) -> dict[str, NDArray[Any]]:
-        """Returns the values, computed in float64, given the module's values by name."""
-        torch = import_torch()
-        if not self.names:
-            return {}
-        given = []
-        for path in self.sources:
-            tensor = torch.from_numpy(np.array(own[path]))
-            given.append(tensor.double() if tensor.is_floating_point() else tensor)
-        with torch.no_grad():
-            results = self.compute(*given)
-        return {
-            name: np.asarray(
-                result, np.float32 if result.is_floating_point() else np.int32, order="C"
-            )
-            for name, result in zip(self.names, results, strict=True)
-        }
 
 
 def prepared(graph: Any, frozen: Mapping[str, Any], taken: frozenset[str]) -> Prepared:
@@ -97,6 +65,19 @@ def prepared(graph: Any, frozen: Mapping[str, Any], taken: frozenset[str]) -> Pr
         names.append(f"prepared.{number}")
     needed = [path for path, node in frozen.items() if _leads_to(node, wanted)]
     compute = _graph_of(wanted, {path: frozen[path] for path in needed})
+
+    def values(own: Arrays) -> dict[str, NDArray[Any]]:
+        torch = import_torch()
+        given = [torch.from_numpy(np.array(own[path])) for path in needed]
+        with torch.no_grad():
+            results = compute(*[one.double() if one.is_floating_point() else one for one in given])
+        return {
+            name: np.asarray(
+                result, np.float32 if result.is_floating_point() else np.int32, order="C"
+            )
+            for name, result in zip(names, results, strict=True)
+        }
+
     first = next(node for node in graph.nodes if node.op != "placeholder")
     for node, name in zip(wanted, names, strict=True):
         with graph.inserting_before(first):
@@ -104,7 +85,7 @@ def prepared(graph: Any, frozen: Mapping[str, Any], taken: frozenset[str]) -> Pr
         source.meta = dict(node.meta)
         node.replace_all_uses_with(source)
     graph.eliminate_dead_code()
-    return Prepared(tuple(names), tuple(needed), compute)
+    return Prepared(tuple(names), values)
 
 
 def _computes(node: Any) -> bool:
@@ -234,24 +215,9 @@ def _arguments(node: Any) -> dict[str, Any]:
     return given | dict(node.kwargs)
 
 
-Emit = Callable[..., Any]
-
-
 def _replace(node: Any, made: Callable[[Emit], Any]) -> None:
-    """Puts what ``made`` emits in the place of a node; it counts as part of that node's module."""
-    graph, aten = node.graph, import_torch().ops.aten
-
-    def emit(name: str, *arguments: Any) -> Any:
-        packet, _, overload = name.partition(".")
-        target = getattr(getattr(aten, packet), overload)
-        with graph.inserting_before(node):
-            call = graph.call_function(target, arguments)
-        call.meta = {key: value for key, value in node.meta.items() if key != "val"}
-        fakes = [one.meta["val"] if hasattr(one, "meta") else one for one in arguments]
-        call.meta["val"] = target(*fakes)
-        return call
-
-    node.replace_all_uses_with(made(emit))
+    """Puts what ``made`` emits in the place of a node."""
+    node.replace_all_uses_with(made(emitter(node)))
 
 
 def _scale(emit: Emit, norm: Mapping[str, Any]) -> Any:

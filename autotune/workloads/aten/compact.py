@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.workloads.expressions import (
@@ -42,7 +42,8 @@ def compact(stage: Stage, reads: Sequence[Read]) -> tuple[Stage, list[Read]]:
     Returns:
         The stage, whose loads are numbered anew, and what it reads, in that order.
     """
-    known = _Reads(reads)
+    used = {term.source for term in walk(stage.body) if isinstance(term, Load)}
+    known = _Reads({number: reads[number] for number in used}, len(reads))
     stage = _without_units(stage)
     while (axis := _mergeable(stage, known)) is not None:
         stage = _merged(stage, axis, known)
@@ -50,19 +51,26 @@ def compact(stage: Stage, reads: Sequence[Read]) -> tuple[Stage, list[Read]]:
 
 
 class _Reads:
-    """Reads by number, to which some are added."""
+    """Reads by number, to which some are added.
 
-    def __init__(self, reads: Sequence[Read]) -> None:
-        self._reads = list(reads)
-        self._numbers = {read: number for number, read in enumerate(reads)}
+    Args:
+        reads: Those that a stage has.
+        free: A number from which on none is in use.
+    """
+
+    def __init__(self, reads: Mapping[int, Read], free: int) -> None:
+        self._reads = dict(reads)
+        self._numbers = {read: number for number, read in reads.items()}
+        self._free = free
 
     def __getitem__(self, number: int) -> Read:
         return self._reads[number]
 
     def number(self, read: Read) -> int:
         if read not in self._numbers:
-            self._numbers[read] = len(self._reads)
-            self._reads.append(read)
+            self._numbers[read] = self._free
+            self._reads[self._free] = read
+            self._free += 1
         return self._numbers[read]
 
 

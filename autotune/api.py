@@ -138,7 +138,6 @@ def tune_kernels(
     target: str | None = None,
     batch: int | None = None,
     trials: int | None = None,
-    role: str | None = None,
     optimizer: str | None = None,
     input_shape: Sequence[int] | None = None,
     logs: str | Path = "logs",
@@ -154,14 +153,13 @@ def tune_kernels(
         target: The target; `cpu` by default.
         batch: Samples of a step; 4 by default.
         trials: Candidates to measure, over all kernels. By default 256, or 4 for each kernel if that is more.
-        role: Roles of an operator, separated by commas; all of them by default.
         optimizer: As `--optimizer` takes it, such as `"adam:learning_rate=0.001"`.
         input_shape: Shape of a sample, for a PyTorch module that does not define it.
         logs: Folder that the run's folder is made in.
         callbacks: Functions that are called with each event that the run records.
         run_step: Whether the step is run and measured at the end, if this machine can run it.
-        options: Further fields of `KernelsRequest`, such as `tracker`, `key`, `records` and `seed`, and of
-            `StepRequest`, such as `classes` and `layout`.
+        options: Further fields of `KernelsRequest`, such as `role` of an operator, `tracker`, `key`, `records` and
+            `seed`, and of `StepRequest`, such as `classes` and `layout`.
 
     Raises:
         UsageError: An option is invalid.
@@ -172,26 +170,24 @@ def tune_kernels(
         >>> result = autotune.tune_kernels("lenet", batch=4, trials=64)  # doctest: +SKIP
         >>> result.to_frame()[["name", "speedup"]]  # doctest: +SKIP
     """
-    own = _own_fields(KernelsRequest, {"step", "op", "role", "target", "trials"})
+    own = _own_fields(KernelsRequest, {"step", "op", "target", "trials"})
     known_options(options, (*own, *_STEP_FIELDS))
     of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
     listeners = checked_callbacks(callbacks)
-    fields = checked_fields(
-        KernelsRequest, {"role": role, "target": target, "trials": trials, **options}
-    )
+    given = checked_fields(KernelsRequest, {"target": target, "trials": trials, **options})
     step = op = None
     if _is_operator(model_or_op):
         op = model_or_op
         apart = {"batch": batch, "optimizer": optimizer, "input_shape": input_shape}
-        given = [name for name, value in apart.items() if value is not None]
-        if given or of_step:
+        wrong = [name for name, value in apart.items() if value is not None]
+        if wrong or of_step:
             raise UsageError(
-                f"{', '.join([*given, *of_step])}: an operator has its own sizes",
+                f"{', '.join([*wrong, *of_step])}: an operator has its own sizes",
                 hint="give them with a model",
             )
     else:
         step = _step(model_or_op, batch, optimizer, input_shape, of_step)
-    request = KernelsRequest(step=step, op=op, **fields)
+    request = KernelsRequest(step=step, op=op, **given)
     with _run_here():
         resolved = request.resolved()
         done = tune(resolved.tuned, _folder(logs), step=step, listeners=listeners)

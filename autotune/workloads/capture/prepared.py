@@ -51,10 +51,7 @@ def prepared(graph: Any, frozen: Mapping[str, Any], taken: frozenset[str]) -> Pr
     wanted = [
         node
         for node in graph.nodes
-        if node in constant
-        and _computes(node)
-        and _is_used(node, constant)
-        and _is_small(node, constant)
+        if node in constant and _computes(node) and _is_used(node, constant) and _is_small(node)
     ]
     names = []
     number = 0
@@ -63,8 +60,11 @@ def prepared(graph: Any, frozen: Mapping[str, Any], taken: frozenset[str]) -> Pr
         while f"prepared.{number}" in taken:
             number += 1
         names.append(f"prepared.{number}")
-    needed = [path for path, node in frozen.items() if _leads_to(node, wanted)]
-    compute = _graph_of(wanted, {path: frozen[path] for path in needed})
+    origins = _with_origins(wanted)
+    needed = [path for path, node in frozen.items() if node in origins]
+    compute = _function_of(
+        [frozen[path] for path in needed], [one for one in graph.nodes if one in origins], wanted
+    )
 
     def values(own: Arrays) -> dict[str, NDArray[Any]]:
         torch = import_torch()
@@ -117,60 +117,36 @@ def _constants(graph: Any, frozen: frozenset[Any]) -> set[Any]:
     return found
 
 
-def _is_small(node: Any, constant: set[Any]) -> bool:
+def _is_small(node: Any) -> bool:
     """Whether a result is one tensor, no larger than the frozen tensors that it is computed of."""
     if not hasattr(node.meta.get("val"), "numel"):
         return False
-    seen: set[Any] = set()
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
-            waiting += one.all_input_nodes
-    sizes = [one.meta["val"].numel() for one in seen if one.op == "placeholder"]
-    return bool(node.meta["val"].numel() <= sum(sizes))
+    sources = [one for one in _with_origins([node]) if one.op == "placeholder"]
+    return bool(node.meta["val"].numel() <= sum(one.meta["val"].numel() for one in sources))
 
 
-def _leads_to(source: Any, wanted: Sequence[Any]) -> bool:
-    seen: set[Any] = set()
-    waiting = [source]
+def _with_origins(nodes: Sequence[Any]) -> set[Any]:
+    """Nodes, and all that they are computed of."""
+    found: set[Any] = set()
+    waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node in wanted:
-            return True
-        if node not in seen:
-            seen.add(node)
-            waiting += node.users
-    return False
+        if node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
 
 
-def _graph_of(wanted: Sequence[Any], sources: Mapping[str, Any]) -> Callable[..., Sequence[Any]]:
-    """A function of the sources, in order, that computes some nodes."""
+def _function_of(sources: Sequence[Any], nodes: Sequence[Any], wanted: Sequence[Any]) -> Any:
+    """A function of some sources that computes nodes, in order, and returns those that are wanted."""
     torch = import_torch()
     copied = torch.fx.Graph()
-    known = {node: copied.placeholder(node.name) for node in sources.values()}
-
-    def copy(node: Any) -> Any:
-        stack = [node]
-        while stack:
-            one = stack[-1]
-            missing = [source for source in one.all_input_nodes if source not in known]
-            if one in known or missing:
-                stack = [*stack, *missing] if one not in known else stack[:-1]
-                continue
-            known[one] = copied.node_copy(one, lambda source: known[source])
-            stack.pop()
-        return known[node]
-
-    copied.output(tuple(copy(node) for node in wanted))
-    interpreter = torch.fx.Interpreter(torch.fx.GraphModule({}, copied))
-
-    def compute(*given: Any) -> Sequence[Any]:
-        results: Sequence[Any] = interpreter.run(*given)
-        return results
-
-    return compute
+    known = {node: copied.placeholder(node.name) for node in sources}
+    for node in nodes:
+        if node not in known:
+            known[node] = copied.node_copy(node, known.__getitem__)
+    copied.output(tuple(known[node] for node in wanted))
+    return torch.fx.Interpreter(torch.fx.GraphModule({}, copied)).run
 
 
 def _fold_norms(graph: Any, constant: set[Any]) -> None:

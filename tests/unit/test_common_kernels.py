@@ -38,7 +38,8 @@ def kernels(module: Any) -> Counter[str]:
 def test_more_time_steps_are_more_calls_of_the_same_kernels(kind: type) -> None:
     short, long = (kernels(Recurrent(kind, times)) for times in (6, 12))
     assert len(long) <= len(short) + 2
-    assert sum(long.values()) > 1.4 * sum(short.values())
+    # Forward and backward of each time step more have a call at least.
+    assert sum(long.values()) >= sum(short.values()) + 2 * 6
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from autotune.compiler.target.host import kernel_threads
 from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import read_run
 from autotune.workloads import StepForm, StepGraph, TrainingStep, generated_feeds
+from autotune.workloads.capture.user_step import FROZEN_EVAL
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MODELS = {
@@ -45,7 +46,6 @@ TRANSFER = {
     "mobilenet_v2": ("layers.16.*", "layers.17.*", "layers.18.*", "layers.22.*"),
 }
 """Parameters of the last two blocks and of what follows them."""
-FROZEN_EVAL = "frozen:eval"
 QUICK = ("sensors", "deep_q")
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20

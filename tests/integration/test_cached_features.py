@@ -165,3 +165,12 @@ def test_pipes_devices_and_endless_files_are_refused(tmp_path: Path) -> None:
     os.truncate(long, 1 << 40)
     with pytest.raises(UsageError, match="more than 4,000,000 samples"):
         FeatureFile(long, "a", 5)
+
+
+def test_a_full_file_keeps_what_it_has(nets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.jobs.steps.cached_features._MOST_SAMPLES", 6)
+    model = ("--model", f"{nets}:words", "--batch", "4")
+    plain = stepped(*model)
+    full = stepped(*model, "--cache-features", nets.with_name("features"))
+    assert full["losses"] == pytest.approx(plain["losses"], rel=1e-5)
+    assert full["features"]["samples"] == 6

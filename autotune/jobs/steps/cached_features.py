@@ -193,18 +193,18 @@ class CachedFeatures:
     def __next__(self) -> Feed:
         feed, self._first = self._first or next(self._feeds), None
         samples = [self._sample(feed, number) for number in range(self._batch)]
-        if all(sample in self._file for sample in samples):
-            self._reused += self._batch
-        else:
+        rows: list[bytes] = [b""] * self._batch
+        if not all(sample in self._file for sample in samples):
             begin = time.perf_counter()
             rows = self._computed(feed)
             self._seconds.append(time.perf_counter() - begin)
-            for sample, row in zip(samples, rows, strict=True):
-                if sample in self._file:
-                    self._reused += 1
-                else:
-                    self._file.add(sample, row)
-        given = self._features([self._file.row(sample) for sample in samples])
+        for at, sample in enumerate(samples):
+            if sample in self._file:
+                self._reused += 1
+                rows[at] = self._file.row(sample)
+            else:
+                self._file.add(sample, rows[at])
+        given = self._features(rows)
         return {name: array for name, array in (feed | given).items() if name in self._wanted}
 
     @property
@@ -258,24 +258,19 @@ class CachedFeatures:
         moved = dict(feed)
         for name in self._split.data:
             moved[name] = np.concatenate([feed[name][1:], np.zeros_like(feed[name][:1])])
-        before, after = ([self._floats(row) for row in self._computed(f)] for f in (feed, moved))
-        scale = max(1e-30, *(float(np.abs(row).max(initial=0.0)) for row in before))
-        pairs = zip(before[1:], after[:-1], strict=True)
-        if not all(float(np.abs(a - b).max(initial=0.0)) <= _ALIKE * scale for a, b in pairs):
+        before, after = (self._floats(self._features(self._computed(f))) for f in (feed, moved))
+        scale = max(1e-30, float(np.abs(before).max(initial=0.0)))
+        if not float(np.abs(before[1:] - after[:-1]).max(initial=0.0)) <= _ALIKE * scale:
             raise UsageError(
                 "--cache-features: the frozen layers mix the samples of a batch, as batch norm in training "
                 "mode does",
                 hint="put them into evaluation mode: --train frozen:eval",
             )
 
-    def _floats(self, row: bytes) -> NDArray[np.float64]:
-        parts, at = [], 0
-        for tensor in self._tensors:
-            size = tensor.bytes // self._batch
-            part = np.frombuffer(row[at : at + size], tensor.dtype).astype(np.float64)
-            parts.append(np.nan_to_num(part))
-            at += size
-        return np.concatenate(parts)
+    def _floats(self, given: Feed) -> NDArray[np.float64]:
+        """All features, with a row for each sample."""
+        parts = [array.reshape(self._batch, -1).astype(np.float64) for array in given.values()]
+        return np.nan_to_num(np.concatenate(parts, axis=1))
 
 
 def split_of(graph: StepGraph) -> Split:

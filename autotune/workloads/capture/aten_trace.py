@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.workloads.aten import Operation, Program, Ref, Source
+from autotune.workloads.capture.emitting import arguments_of
 from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.gathered import gather_sums
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
@@ -354,15 +355,7 @@ class _Reader:
             yield self._operation(node)
 
     def _operation(self, node: Any) -> Operation:
-        arguments: dict[str, Any] = {}
-        for position, declared in enumerate(node.target._schema.arguments):
-            if position < len(node.args):
-                value = node.args[position]
-            elif declared.name in node.kwargs:
-                value = node.kwargs[declared.name]
-            else:
-                value = declared.default_value if declared.has_default_value() else None
-            arguments[declared.name] = self._plain(value)
+        arguments = {name: self._plain(value) for name, value in arguments_of(node).items()}
         results = node.meta["val"]
         tensors = results if isinstance(results, tuple | list) else (results,)
         module = (node.meta.get("custom") or {}).get("module", "")

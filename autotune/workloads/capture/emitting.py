@@ -1,4 +1,4 @@
-"""Adds calls of ATen operators to a traced graph."""
+"""Reads and adds calls of ATen operators in a traced graph."""
 
 from __future__ import annotations
 
@@ -9,6 +9,21 @@ from autotune.workloads.capture.factory import import_torch
 
 Emit = Callable[..., Any]
 """Takes an operator's name, such as ``add.Tensor``, and its arguments; returns the new node."""
+
+
+def arguments_of(node: Any) -> dict[str, Any]:
+    """Returns a call's arguments by their names in the operator's schema, with defaults; empty without a schema."""
+    schema = getattr(node.target, "_schema", None)
+    arguments: dict[str, Any] = {}
+    for position, declared in enumerate(schema.arguments if schema else ()):
+        if position < len(node.args):
+            value = node.args[position]
+        elif declared.name in node.kwargs:
+            value = node.kwargs[declared.name]
+        else:
+            value = declared.default_value if declared.has_default_value() else None
+        arguments[declared.name] = value
+    return arguments
 
 
 def emitter(node: Any) -> Emit:

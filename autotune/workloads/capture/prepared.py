@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.workloads.aten import Prepared
-from autotune.workloads.capture.emitting import Emit, emitter
+from autotune.workloads.capture.emitting import Emit, arguments_of, emitter
 from autotune.workloads.capture.factory import import_torch
 
 _NORMS = (
@@ -154,7 +154,7 @@ def _fold_norms(graph: Any, constant: set[Any]) -> None:
         name = str(node.target)
         if node.op != "call_function" or name not in (*_NORMS, _NORM_BACKWARD):
             continue
-        given = _arguments(node)
+        given = arguments_of(node)
         statistics = [
             given["weight"],
             given.get("bias"),
@@ -171,7 +171,7 @@ def _fold_norms(graph: Any, constant: set[Any]) -> None:
         elif 0 in used:
             x = given["input"]
             alone = len(x.users) == 1 and str(x.target) == _CONVOLUTION
-            filters = _arguments(x) if alone else {}
+            filters = arguments_of(x) if alone else {}
             if alone and not filters["transposed"] and _is_constant(filters, constant):
                 _replace(used[0], partial(_convolved, norm=given, convolution=filters))
             else:
@@ -183,12 +183,6 @@ def _is_constant(convolution: Mapping[str, Any], constant: set[Any]) -> bool:
     return all(
         one is None or one in constant for one in (convolution["weight"], convolution["bias"])
     )
-
-
-def _arguments(node: Any) -> dict[str, Any]:
-    declared = node.target._schema.arguments
-    given = {one.name: value for one, value in zip(declared, node.args, strict=False)}
-    return given | dict(node.kwargs)
 
 
 def _replace(node: Any, made: Callable[[Emit], Any]) -> None:

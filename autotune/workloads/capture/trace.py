@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.workloads.capture.emitting import arguments_of
 from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
 from autotune.workloads.capture.program import Operation, Program, Reference
@@ -158,15 +159,7 @@ def _output(name: str, exported: Any, batch: int) -> str:
 
 def _operation(node: Any, classes: Mapping[str, type]) -> Operation:
     schema = getattr(node.target, "_schema", None)
-    arguments: dict[str, object] = {}
-    for position, declared in enumerate(schema.arguments if schema else ()):
-        if position < len(node.args):
-            value = node.args[position]
-        elif declared.name in node.kwargs:
-            value = node.kwargs[declared.name]
-        else:
-            value = declared.default_value if declared.has_default_value() else None
-        arguments[declared.name] = _plain(value)
+    arguments = {name: _plain(value) for name, value in arguments_of(node).items()}
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]).partition("@")[0] if stack else ""
     kind = classes.get(path)

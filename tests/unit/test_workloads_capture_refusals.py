@@ -162,6 +162,11 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("no parameter that trains", ".detach()")),
     ("constant loss", lambda: Whole(lambda fc, x: 0 * fc(x)),
      ("the gradient of every parameter is 0", "nothing would be learnt")),
+    # The gradients of equal logits cancel, but for rounding.
+    ("equal logits", lambda: Whole(lambda fc, x: fc(x).mean(1, keepdim=True).expand(-1, 10)),
+     ("the gradient of every parameter is 0", "nothing would be learnt")),
+    ("equal large logits", lambda: Whole(lambda fc, x: 1e3 * fc(x).sum(1, keepdim=True).repeat(1, 7)),
+     ("the gradient of every parameter is 0",)),
     ("dead", lambda: nn.Sequential(nn.Flatten(), dead(nn.Linear(108, 4)), nn.ReLU()),
      ("the gradient of every parameter is 0",)),
     ("one class in a step", lambda: step_of(1, nn.functional.cross_entropy),
@@ -290,3 +295,10 @@ def test_without_torch_the_command_that_installs_it_is_named(tmp_path: Path) -> 
     )  # fmt: skip
     assert done.stdout.startswith("2 a model of your own needs PyTorch, which is not installed")
     assert f"{sys.executable} -m pip install 'torch>=2.13,<3'" in done.stdout
+
+
+def test_small_gradients_that_are_not_rounding_errors_are_learnt_from() -> None:
+    small = Whole(lambda fc, x: 1e-6 * fc(x))
+    assert capture_module(small, 2, input_shape=SHAPE).graph.parameters
+    step = step_of(3, lambda y, labels: 1e-7 * nn.functional.cross_entropy(y, labels))
+    assert capture_module(step, 2).graph.parameters

@@ -12,6 +12,10 @@ from autotune.workloads.capture.user_step import WantedStep
 from autotune.workloads.user_code import describe
 
 HINT = "a captured step has the gradients of its operators: remove it"
+_SMALL = 1e-3
+"""Gradients up to this share of the loss, or of 1, may be rounding errors: they are computed in float64 too."""
+_AGREES = 1e-3
+"""A gradient whose float64 value is below this share of its float32 value was a rounding error: it is 0."""
 
 
 def check_hooks(name: str, module: Any) -> None:
@@ -78,7 +82,9 @@ def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
 def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> None:
     """Refuses a step whose gradients are all 0, on its example tensors and on random ones.
 
-    The module runs once in PyTorch, seldom twice. Its buffers and PyTorch's random numbers stay as they are.
+    Gradients that cancel, as those of equal logits, leave rounding errors instead of 0. So small gradients are computed
+    in float64 too: a rounding error shrinks by many orders of magnitude, and a gradient stays. The module runs once in
+    PyTorch, seldom more often. Its buffers and PyTorch's random numbers stay as they are.
 
     Args:
         name: The model's name, for messages.
@@ -99,10 +105,9 @@ def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> No
         }
         for given in (examples, drawn):
             try:
-                found = _gradients(wanted, given)
+                if _learns(wanted, given):
+                    return
             except Exception:  # The user's code may not take such values; a run will tell.
-                return
-            if any(bool(one.any()) for one in found if one is not None):
                 return
     raise UsageError(
         f"{name}: the gradient of every parameter is 0: nothing would be learnt",
@@ -111,17 +116,36 @@ def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> No
     )
 
 
-def _gradients(wanted: WantedStep, given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The gradients of the parameters that train, computed by PyTorch; None for one that the loss does not use."""
+def _learns(wanted: WantedStep, given: Mapping[str, Any]) -> bool:
+    """Whether a parameter has a gradient that is neither 0 nor a rounding error."""
+    loss, single = _gradients(wanted, given, import_torch().float32)
+    if not any(single) or max(single) > _SMALL * max(1.0, loss):
+        return any(single)
+    _, double = _gradients(wanted, given, import_torch().float64)
+    return any(0 < _AGREES * rough <= exact for rough, exact in zip(single, double, strict=True))
+
+
+def _gradients(wanted: WantedStep, given: Mapping[str, Any], kind: Any) -> tuple[float, list[float]]:
+    """The size of the loss, and of the largest gradient of each parameter that trains, by PyTorch in float `kind`."""
     torch = import_torch()
-    module = wanted.module
-    state = {path: tensor.clone() for path, tensor in module.named_buffers()}
-    arguments, named = wanted.arguments([given[what] for what in wanted.inputs])
-    result = torch.func.functional_call(module, state, arguments, named)
-    loss = wanted.loss(result, *(given[what] for what in wanted.labels))
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    found: tuple[Any, ...] = torch.autograd.grad(loss, trained, allow_unused=True)
-    return found
+
+    def cast(tensor: Any) -> Any:
+        return tensor.detach().to(kind) if tensor.is_floating_point() else tensor.clone()
+
+    parameters = {
+        path: cast(parameter).requires_grad_(parameter.requires_grad)
+        for path, parameter in wanted.module.named_parameters()
+    }
+    buffers = {path: cast(buffer).clone() for path, buffer in wanted.module.named_buffers()}
+    arguments, named = wanted.arguments([cast(given[what]) for what in wanted.inputs])
+    result = torch.func.functional_call(
+        wanted.module, {**parameters, **buffers}, arguments, named
+    )
+    loss = wanted.loss(result, *(cast(given[what]) for what in wanted.labels))
+    trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
+    found = torch.autograd.grad(loss, trained, allow_unused=True)
+    sizes = [0.0 if one is None else float(one.abs().max()) for one in found]
+    return abs(float(loss.detach())), sizes
 
 
 def _history(last: Any) -> Iterator[Any]:

@@ -18,11 +18,11 @@ namespace {
 
 constexpr size_t kHead = 2 * sizeof(int32_t);
 constexpr int32_t kLongestKey = 4096;
-// Clients say all of it at once.
+// Clients send all of it at once.
 constexpr double kHandshakeWithinS = 3;
 constexpr size_t kMostOfAPeer = 32;
-constexpr size_t kMostSilent = 64;
-constexpr int kMostAccepted = 16;  // at once: others are looked after in between
+constexpr size_t kMostPending = 64;
+constexpr int kMostAccepted = 16;  // in one call, so that the loop serves others in between
 
 int32_t NumberAt(const std::string& text, size_t at) {
   int32_t number = 0;
@@ -30,8 +30,8 @@ int32_t NumberAt(const std::string& text, size_t at) {
   return number;
 }
 
-/// The words after the head; false where the session's time is no number.
-bool Understand(const std::string& text, Client* client) {
+/// Parses the words after the head. Returns false if the time limit is not a number.
+bool Parse(const std::string& text, Client* client) {
   std::istringstream words(text);
   words >> client->key;
   const std::string option = "-timeout=";
@@ -60,53 +60,53 @@ void Handshakes::Accept(int listener) {
     Descriptor connection(
         accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC));
     if (!connection.valid()) {
-      // No more descriptors: one that waits in vain gives its own.
-      if ((errno == EMFILE || errno == ENFILE) && !silent_.empty()) silent_.erase(silent_.begin());
+      // No more descriptors: the oldest pending connection is closed.
+      if ((errno == EMFILE || errno == ENFILE) && !pending_.empty()) pending_.erase(pending_.begin());
       return;
     }
     const uint32_t peer = from.sin_addr.s_addr;
     MakeRoom(peer);
-    silent_.push_back({std::move(connection), peer, Now() + kHandshakeWithinS, ""});
+    pending_.push_back({std::move(connection), peer, Now() + kHandshakeWithinS, ""});
   }
 }
 
 void Handshakes::MakeRoom(uint32_t peer) {
   const auto count = [this](uint32_t address) {
     return static_cast<size_t>(
-        std::count_if(silent_.begin(), silent_.end(),
-                      [address](const Silent& one) { return one.peer == address; }));
+        std::count_if(pending_.begin(), pending_.end(),
+                      [address](const Pending& one) { return one.peer == address; }));
   };
-  if (count(peer) < kMostOfAPeer && silent_.size() < kMostSilent) return;
-  // Of the address that has the most, where the door is full for other reasons.
+  if (count(peer) < kMostOfAPeer && pending_.size() < kMostPending) return;
+  // If the total is the limit, the address with the most pending handshakes loses one.
   uint32_t busiest = peer;
   if (count(peer) < kMostOfAPeer) {
-    for (const Silent& one : silent_) {
+    for (const Pending& one : pending_) {
       if (count(one.peer) > count(busiest)) busiest = one.peer;
     }
   }
-  silent_.erase(std::find_if(silent_.begin(), silent_.end(),
-                             [busiest](const Silent& one) { return one.peer == busiest; }));
+  pending_.erase(std::find_if(pending_.begin(), pending_.end(),
+                             [busiest](const Pending& one) { return one.peer == busiest; }));
 }
 
 void Handshakes::Watch(std::vector<pollfd>* watched) const {
-  for (const Silent& one : silent_) watched->push_back({one.connection.get(), POLLIN, 0});
+  for (const Pending& one : pending_) watched->push_back({one.connection.get(), POLLIN, 0});
 }
 
-Handshakes::State Handshakes::Hear(Silent* one) {
+Handshakes::State Handshakes::Receive(Pending* one) {
   for (;;) {
-    // Never more than the handshake: what follows is the session's.
+    // Reads the handshake only: the bytes after it belong to the session.
     size_t wanted = kHead;
-    if (one->heard.size() >= kHead) {
-      const int32_t size = NumberAt(one->heard, sizeof(int32_t));
-      if (NumberAt(one->heard, 0) != kMagic || size <= 0 || size > kLongestKey) return State::kDrop;
+    if (one->received.size() >= kHead) {
+      const int32_t size = NumberAt(one->received, sizeof(int32_t));
+      if (NumberAt(one->received, 0) != kMagic || size <= 0 || size > kLongestKey) return State::kDrop;
       wanted += static_cast<size_t>(size);
     }
-    if (one->heard.size() == wanted) return State::kDone;
+    if (one->received.size() == wanted) return State::kDone;
     char part[512];
-    const size_t most = std::min(sizeof(part), wanted - one->heard.size());
+    const size_t most = std::min(sizeof(part), wanted - one->received.size());
     const ssize_t got = recv(one->connection.get(), part, most, MSG_DONTWAIT);
     if (got > 0) {
-      one->heard.append(part, static_cast<size_t>(got));
+      one->received.append(part, static_cast<size_t>(got));
     } else if (got < 0 && errno == EINTR) {
       continue;
     } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -118,21 +118,21 @@ Handshakes::State Handshakes::Hear(Silent* one) {
 }
 
 std::vector<Client> Handshakes::Read() {
-  std::vector<Client> heard;
+  std::vector<Client> complete;
   const double now = Now();
-  std::vector<Silent> left;
-  for (Silent& one : silent_) {
-    const State state = Hear(&one);
+  std::vector<Pending> left;
+  for (Pending& one : pending_) {
+    const State state = Receive(&one);
     if (state == State::kMore && now < one.until) left.push_back(std::move(one));
     if (state != State::kDone) continue;
     Client client;
     client.since = now;
-    if (!Understand(one.heard.substr(kHead), &client)) continue;
+    if (!Parse(one.received.substr(kHead), &client)) continue;
     client.connection = std::move(one.connection);
-    heard.push_back(std::move(client));
+    complete.push_back(std::move(client));
   }
-  silent_ = std::move(left);
-  return heard;
+  pending_ = std::move(left);
+  return complete;
 }
 
 }  // namespace server

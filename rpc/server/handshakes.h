@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients at the door: what they say first is read side by side, so that silent ones keep nobody out.
+// Handshakes of new clients. They are read concurrently, so that a client that sends nothing blocks no other.
 #ifndef AUTOTUNE_SERVER_HANDSHAKES_H_
 #define AUTOTUNE_SERVER_HANDSHAKES_H_
 
@@ -15,14 +15,14 @@
 namespace autotune {
 namespace server {
 
-/// A client that has said what it wants.
+/// A client whose handshake is complete.
 struct Client {
   Descriptor connection;
-  /// The key that it names: "client:KEY".
+  /// The key that it sent: "client:KEY".
   std::string key;
-  /// Seconds that it asks for; 0 where it leaves that to the server.
+  /// The session's time limit in seconds, as requested; 0 if the server decides.
   double timeout_s = 0;
-  /// When it was heard.
+  /// When the handshake was complete.
   double since = 0;
 };
 
@@ -31,30 +31,30 @@ bool HasGone(int connection);
 
 class Handshakes {
  public:
-  /// Accepts what waits at the listener, which must not block. Of too many silent clients the oldest of
-  /// one address make room.
+  /// Accepts connections that wait at the listener, which must not block. If there are too many
+  /// pending handshakes, the oldest one of an address is dropped.
   void Accept(int listener);
 
-  /// Adds what is waited for.
+  /// Adds the pending connections to those that poll() waits for.
   void Watch(std::vector<pollfd>* watched) const;
 
-  /// Reads what has come; drops clients that are late, have gone or talk nonsense. Returns those that have
-  /// said all.
+  /// Reads what has arrived. Drops clients that are late, have disconnected or break the protocol. Returns
+  /// the clients whose handshakes are complete.
   std::vector<Client> Read();
 
  private:
-  struct Silent {
+  struct Pending {
     Descriptor connection;
     uint32_t peer;
     double until;
-    std::string heard;
+    std::string received;
   };
   enum class State { kMore, kDone, kDrop };
 
-  static State Hear(Silent* one);
+  static State Receive(Pending* one);
   void MakeRoom(uint32_t peer);
 
-  std::vector<Silent> silent_;  // the oldest first
+  std::vector<Pending> pending_;  // the oldest first
 };
 
 }  // namespace server

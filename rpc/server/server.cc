@@ -25,16 +25,16 @@ namespace {
 
 constexpr double kAnswerTimeoutS = 1;
 constexpr size_t kMostClients = 16;
-constexpr double kWordEveryS = 2;
-// A client that took the key and did not come within this time lost its way.
+constexpr double kNoticeEveryS = 2;
+// A client that took the key and did not come within this time will not come.
 constexpr double kComeWithinS = 10;
 constexpr size_t kRecentCrashes = 8;
 constexpr const char* kWentDown = "server or device went down";
 constexpr int kTickMs = 200;
 constexpr int kBusyTickMs = 20;
 
-volatile sig_atomic_t stop_asked = 0;
-void OnStop(int) { stop_asked = 1; }
+volatile sig_atomic_t stop_requested = 0;
+void OnStop(int) { stop_requested = 1; }
 
 std::string Machine() {
   utsname about{};
@@ -81,28 +81,28 @@ void Server::Run() {
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // Not under nohup.
   signal(SIGPIPE, SIG_IGN);
   Log("serving key " + options_.key + " on " + options_.bind + ":" + std::to_string(options_.port));
-  while (!stop_asked) {
-    if (session_.running()) LookAfterSession();
-    if (options_.tracker_port != 0) LookAfterTracker();
+  while (!stop_requested) {
+    if (session_.running()) HandleSession();
+    if (options_.tracker_port != 0) HandleTracker();
     std::vector<pollfd> watched = {{listener_.get(), POLLIN, 0}, {tracker_.descriptor(), POLLIN, 0}};
     handshakes_.Watch(&watched);
     // A client that has the key waits for the session before it, or for the device.
     const bool busy = session_.running() || !clients_.empty();
     const int ready = poll(watched.data(), watched.size(), busy ? kBusyTickMs : kTickMs);
-    if (ready > 0 && watched[1].revents != 0) tracker_.Drop();  // Nothing was asked: it has closed.
-    LookAfterDoor(ready > 0 && watched[0].revents != 0);
+    if (ready > 0 && watched[1].revents != 0) tracker_.Drop();  // No request is open, so it has closed.
+    HandleClients(ready > 0 && watched[0].revents != 0);
   }
   Log("stopping");
   if (session_.running()) {
     session_.Kill("");
     for (double end = Now() + 6; session_.running() && Now() < end; usleep(10000)) {
-      LookAfterSession();
+      HandleSession();
     }
   }
   RemoveFolder(options_.folder + "/sessions");
 }
 
-void Server::LookAfterSession() {
+void Server::HandleSession() {
   const uint64_t number = session_.number();
   const SessionEnd end = session_.Check();
   if (!end.ended) return;
@@ -117,7 +117,7 @@ void Server::LookAfterSession() {
   SetCandidate(page_, "");
   device_lock_.Close();
   NewMatchKey();
-  next_word_ = 0;  // The host may be waiting to hear what became of it.
+  next_notice_ = 0;  // The host may be waiting for the end of the session.
 }
 
 std::string Server::InfoJson() const {
@@ -138,15 +138,15 @@ std::string Server::InfoJson() const {
       .str();
 }
 
-void Server::LookAfterTracker() {
+void Server::HandleTracker() {
   if (!tracker_.Connected()) {
     offered_ = false;
     last_info_.clear();
     return;
   }
   const double now = Now();
-  if (now >= next_word_ || last_info_.empty()) {
-    next_word_ = now + kWordEveryS;
+  if (now >= next_notice_ || last_info_.empty()) {
+    next_notice_ = now + kNoticeEveryS;
     const std::string info = InfoJson();
     if (info != last_info_ && tracker_.Inform(info)) last_info_ = info;
     bool there = true;
@@ -172,8 +172,8 @@ bool Server::TakeDevice() {
   return true;
 }
 
-void Server::LookAfterDoor(bool asked) {
-  if (asked) handshakes_.Accept(listener_.get());
+void Server::HandleClients(bool connecting) {
+  if (connecting) handshakes_.Accept(listener_.get());
   for (Client& client : handshakes_.Read()) {
     if (clients_.size() < kMostClients) clients_.push_back(std::move(client));
   }

@@ -30,10 +30,10 @@ class Server {
   void Run();
 
  private:
-  void LookAfterSession();
-  void LookAfterTracker();
-  /// Hears clients, and begins a session with the first that has the key when its turn has come.
-  void LookAfterDoor(bool asked);
+  void HandleSession();
+  void HandleTracker();
+  /// Reads handshakes, and begins a session with the first that has the key when its turn has come.
+  void HandleClients(bool connecting);
   /// False where another server of the device (one a cluster) has a session.
   bool TakeDevice();
   void Begin(Client client);
@@ -53,7 +53,7 @@ class Server {
   std::string match_key_;
   bool offered_ = false;
   double taken_since_ = 0;
-  double next_word_ = 0;
+  double next_notice_ = 0;
   std::string last_info_;
   uint64_t sessions_ = 0;
 };

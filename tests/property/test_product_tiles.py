@@ -174,20 +174,20 @@ def test_a_round_has_no_two_tiles_that_differ_in_their_loads_only() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 20])
-def test_a_round_is_full_and_each_of_its_tiles_has_a_hope_of_its_own(
+def test_a_round_is_full_and_each_of_its_tiles_has_an_exploration_weight_of_its_own(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     search, ranker = _search(seed=1, warmup=8, explore=0.0)
     tried = search.propose(8, [])
     ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
     asked: list[tuple[float, ...]] = []
-    plain = ranker.hoped
+    plain = ranker.upper_bounds
 
-    def hoped(features: list, hopes: tuple[float, ...]) -> np.ndarray:
-        asked.append(tuple(hopes))
-        return plain(features, hopes)
+    def upper_bounds(features: list, weights: tuple[float, ...]) -> np.ndarray:
+        asked.append(tuple(weights))
+        return plain(features, weights)
 
-    monkeypatch.setattr(ranker, "hoped", hoped)
+    monkeypatch.setattr(ranker, "upper_bounds", upper_bounds)
     assert len(set(search.propose(count, tried))) == count
     if count:
         assert len(asked[-1]) == count

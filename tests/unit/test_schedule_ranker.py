@@ -27,7 +27,7 @@ def test_what_is_faster_is_ranked_higher(members: int) -> None:
     assert scores[0] == pytest.approx(1.0, abs=0.2)
 
 
-def test_a_committee_hopes_where_its_members_differ() -> None:
+def test_a_committee_explores_where_its_members_differ() -> None:
     # Alike on average: one is certain, of the other one few and very different ones were measured.
     known = [(0.0, 2.0)] * 40 + [(1.0, 1.0), (1.0, 1e3)] * 2
     certain, doubtful = _ranker(4, known).score([_feature(0), _feature(1)])
@@ -35,9 +35,9 @@ def test_a_committee_hopes_where_its_members_differ() -> None:
     assert doubtful - certain > of_one[1] - of_one[0] + 0.05
 
 
-def test_more_hope_counts_for_more_where_its_members_differ() -> None:
+def test_a_larger_exploration_weight_counts_for_more_where_its_members_differ() -> None:
     known = [(0.0, 2.0)] * 40 + [(1.0, 1.0), (1.0, 1e3)] * 2
-    none, some, much = _ranker(4, known).hoped([_feature(0), _feature(1)], (0.0, 1.5, 6.0))
+    none, some, much = _ranker(4, known).upper_bounds([_feature(0), _feature(1)], (0.0, 1.5, 6.0))
     assert none[1] - none[0] < some[1] - some[0] < much[1] - much[0]
     assert list(some) == list(_ranker(4, known).score([_feature(0), _feature(1)]))
 

@@ -27,7 +27,7 @@ _LEAST_WEIGHT = 0.2
 """Weight of any measurement, added to its relative speed, so that slow ones count too."""
 _WORTH = 256
 """Total weight of all lessons, in measurements of the run's own, if there are more lessons than that."""
-_HOPE = 1.5
+_EXPLORATION = 1.5
 """Standard deviations of a committee's scores that are added to their mean."""
 _FRESH_SHARE = 0.15
 """Share of new measurements, relative to those of the last training, after which it trains again."""
@@ -122,11 +122,11 @@ class ScheduleRanker:
         """Returns predicted relative speeds; higher is faster. They are random before the first training."""
         if not self._boosters:
             return self.random_scores(len(features))
-        (hoped,) = self.hoped(features, (_HOPE,))
-        return np.asarray(hoped)
+        (bounds,) = self.upper_bounds(features, (_EXPLORATION,))
+        return np.asarray(bounds)
 
-    def hoped(
-        self, features: Sequence[NDArray[np.float32]], hopes: Sequence[float]
+    def upper_bounds(
+        self, features: Sequence[NDArray[np.float32]], weights: Sequence[float]
     ) -> NDArray[np.float64]:
         """Returns predicted relative speeds, with a multiple of the members' standard deviation added.
 
@@ -134,15 +134,15 @@ class ScheduleRanker:
 
         Args:
             features: A feature vector for each schedule.
-            hopes: The multiples.
+            weights: The multiples.
 
         Returns:
-            Speeds of shape [hopes, features].
+            Speeds of shape [weights, features].
         """
         rows = np.stack(features)
         said = np.stack([one.inplace_predict(rows) for one in self._boosters]).astype(np.float64)
-        hoped: NDArray[np.float64] = said.mean(axis=0) + np.outer(hopes, said.std(axis=0))
-        return np.maximum(hoped, 1e-6)
+        bounds: NDArray[np.float64] = said.mean(axis=0) + np.outer(weights, said.std(axis=0))
+        return np.maximum(bounds, 1e-6)
 
     def random_scores(self, count: int) -> NDArray[np.float64]:
         """Returns the random scores of an untrained model."""

@@ -16,9 +16,9 @@ _FRESH = 384
 _PARENTS = 64
 _CHILDREN = 192
 _GENERATIONS = 4
-_HOPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_EXPLORATIONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Multiples of the committee's standard deviation. Each tile of a round is chosen with one of them."""
-_BREEDING_HOPE = 3.0
+_BREEDING_EXPLORATION = 3.0
 """The multiple that is used to select parents."""
 
 
@@ -65,10 +65,10 @@ class TileSearch(Generic[Tile]):
 
     def _promising(self, tiles: Sequence[Tile], count: int) -> list[Tile]:
         """Returns up to `count` tiles, each the best for its own multiple and unlike those before it."""
-        hopes = self._random.sample(_HOPES * -(-count // len(_HOPES)), count)
-        if not tiles or not hopes:
+        weights = self._random.sample(_EXPLORATIONS * -(-count // len(_EXPLORATIONS)), count)
+        if not tiles or not weights:
             return []
-        scores = self._ranker.hoped([self._tiles.features(tile) for tile in tiles], hopes)
+        scores = self._ranker.upper_bounds([self._tiles.features(tile) for tile in tiles], weights)
         found: dict[Tile, Tile] = {}
         for order in np.argsort(-scores, kind="stable"):
             for tile in map(tiles.__getitem__, order):
@@ -103,8 +103,8 @@ class TileSearch(Generic[Tile]):
             self._scored_by = self._ranker.version
         unknown = [tile for tile in dict.fromkeys(population) if tile not in self._scores]
         if unknown:
-            (found,) = self._ranker.hoped(
-                [self._tiles.features(t) for t in unknown], (_BREEDING_HOPE,)
+            (found,) = self._ranker.upper_bounds(
+                [self._tiles.features(t) for t in unknown], (_BREEDING_EXPLORATION,)
             )
             self._scores.update(zip(unknown, map(float, found), strict=True))
         return np.array([self._scores[tile] for tile in population])

@@ -82,9 +82,9 @@ def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
 def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> None:
     """Refuses a step whose gradients are all 0, on its example tensors and on random ones.
 
-    Gradients that cancel, as those of equal logits, leave rounding errors instead of 0. So small gradients are computed
-    in float64 too: a rounding error shrinks by many orders of magnitude, and a gradient stays. The module runs once in
-    PyTorch, seldom more often. Its buffers and PyTorch's random numbers stay as they are.
+    Gradients that cancel, as those of equal logits, leave rounding errors instead of 0. So small gradients are
+    computed in float64 too. There a rounding error is smaller by many orders of magnitude, and a gradient is not.
+    The module runs once in PyTorch, seldom more often. Its buffers and PyTorch's random numbers stay as they are.
 
     Args:
         name: The model's name, for messages.
@@ -125,8 +125,14 @@ def _learns(wanted: WantedStep, given: Mapping[str, Any]) -> bool:
     return any(0 < _AGREES * rough <= exact for rough, exact in zip(single, double, strict=True))
 
 
-def _gradients(wanted: WantedStep, given: Mapping[str, Any], kind: Any) -> tuple[float, list[float]]:
-    """The size of the loss, and of the largest gradient of each parameter that trains, by PyTorch in float `kind`."""
+def _gradients(
+    wanted: WantedStep, given: Mapping[str, Any], kind: Any
+) -> tuple[float, list[float]]:
+    """Computes in PyTorch, in float `kind`.
+
+    Returns:
+        The magnitude of the loss, and that of the largest gradient of each parameter that trains.
+    """
     torch = import_torch()
 
     def cast(tensor: Any) -> Any:
@@ -138,9 +144,7 @@ def _gradients(wanted: WantedStep, given: Mapping[str, Any], kind: Any) -> tuple
     }
     buffers = {path: cast(buffer).clone() for path, buffer in wanted.module.named_buffers()}
     arguments, named = wanted.arguments([cast(given[what]) for what in wanted.inputs])
-    result = torch.func.functional_call(
-        wanted.module, {**parameters, **buffers}, arguments, named
-    )
+    result = torch.func.functional_call(wanted.module, {**parameters, **buffers}, arguments, named)
     loss = wanted.loss(result, *(cast(given[what]) for what in wanted.labels))
     trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
     found = torch.autograd.grad(loss, trained, allow_unused=True)

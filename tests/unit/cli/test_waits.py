@@ -1,0 +1,161 @@
+"""Waits of more than two seconds say what they wait for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune import waits
+from autotune.cli.main import main
+from autotune.compiler.native.native_build import NativePart, build_in
+from autotune.compiler.run import run_records
+from autotune.console import set_verbosity, stderr_log
+from autotune.devices.info import probe
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.errors import ToolchainError
+from autotune.measurement.conditions import body_zone, read_celsius, wait_until_cool
+from autotune.records import Database, read_database, write_database
+from autotune.waits import telling, waiting
+from autotune.workloads import training_step
+from autotune.workloads.capture.captured import Captured
+from autotune.workloads.capture.messages import quiet
+from autotune.workloads.models import build_model
+from autotune.workloads.training_step import TrainingStep
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "FIRST_S", 0.1)
+    monkeypatch.setattr(waits, "AGAIN_S", 0.2)
+
+
+def test_a_long_wait_is_told_again_and_again_and_a_short_one_never() -> None:
+    told: list[str] = []
+    with telling(told.append):
+        with waiting("nothing"):
+            pass
+        assert told == []
+        with waiting("the kettle", lambda: 0.25):
+            time.sleep(0.7)
+    assert 2 <= len(told) <= 4
+    assert all(line.startswith("the kettle: ") and ", 25% done, about " in line for line in told)
+    with waiting("nobody listens"):
+        time.sleep(0.2)
+
+
+def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with stderr_log():
+        with waiting("the kettle"):
+            time.sleep(0.2)
+        assert "autotune: waiting: the kettle: 0 s so far\n" in capsys.readouterr().err
+        set_verbosity(verbose=False, quiet=True)
+        with waiting("the kettle"):
+            time.sleep(0.2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_capturing_a_module_is_told_and_a_built_in_model_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slowly(*_: object, **__: object) -> Captured:
+        time.sleep(0.3)
+        return Captured(build_model("lenet", 4), {})
+
+    monkeypatch.setattr(training_step, "capture", slowly)
+    monkeypatch.setattr(training_step, "capture_module", slowly)
+    told: list[str] = []
+    with telling(told.append):
+        TrainingStep("lenet", 4).plain()
+        assert told == []
+        for step in (TrainingStep("net.py:make", 4), TrainingStep("Net", 4, module=object())):
+            step.plain()
+    assert any(line.startswith("PyTorch to capture net.py:make: ") for line in told)
+    assert any(line.startswith("PyTorch to capture Net: ") for line in told)
+
+
+def test_a_wait_is_told_while_torch_is_kept_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with stderr_log(), quiet(), waiting("the kettle"):
+        print("of torch", file=sys.stderr)
+        time.sleep(0.25)
+    told = capsys.readouterr().err
+    assert "waiting: the kettle" in told
+    assert "of torch" not in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["merge", "{0}", "{0}", "--out", "{1}"], ["list", "{0}"], ["show", "{0}"], ["diff", "{0}", "{0}"],
+     ["pull", "{0}", "--store", "{1}"]],
+)  # fmt: skip
+def test_reading_records_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    def slowly(path: Path) -> Database:
+        time.sleep(0.3)
+        return read_database(path)
+
+    path = next((ROOT / "logs" / "samples" / "cpu-steps").glob("intel*.records.gz"))
+    small = read_database(path).fastest(1)
+    write_database(tmp_path / "a.records.gz", small)
+    monkeypatch.setattr(run_records, "read_database", slowly)
+    assert (
+        main(["records", *(word.format(tmp_path / "a.records.gz", tmp_path) for word in words)])
+        == 0
+    )
+    told = capsys.readouterr()
+    assert "autotune: waiting: records to be read: 0 s so far" in told.err
+    assert "waiting" not in told.out
+
+
+def test_the_checks_of_a_machine_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.doctor.run_checks", lambda: time.sleep(0.3) or [])
+    main(["doctor", "--json"])
+    told = capsys.readouterr()
+    assert "autotune: waiting: the checks of this machine to end: 0 s so far" in told.err
+    assert "waiting" not in told.out
+
+
+def test_compiling_is_told_with_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a cmake that takes its time, as the compiler does."""
+    tool = tmp_path / "bin" / "cmake"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho '[2/4] one'\nsleep 0.5\n[ \"$1\" != --build ]\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    told: list[str] = []
+    (tmp_path / "build").mkdir()
+    with telling(told.append), pytest.raises(ToolchainError, match="does not compile"):
+        build_in(NativePart("part", "thing", "thing", ()), tmp_path / "build")
+    assert any(line.startswith("compiling thing: ") for line in told)
+    assert any("25% done" in line for line in told)
+
+
+def test_cooling_is_told_with_how_far_it_is() -> None:
+    device = EmulatedDevice("meizu-16t")
+    zone = body_zone(probe(device))
+    assert zone is not None
+    device.soc.set_celsius(50.0)
+    first = read_celsius(device, zone)
+    told: list[str] = []
+
+    def rest(seconds: float) -> None:
+        time.sleep(0.15)
+        device.soc.set_celsius(device.soc.celsius() - 4.0)
+
+    with telling(told.append):
+        wait_until_cool(device, zone, first - 14.0, limit_s=900, sleep=rest)
+    assert any("to cool: " in line and "% done, about " in line for line in told)

@@ -61,7 +61,7 @@ def _tell_next(path: Path) -> None:
 
 
 def _names(path: Path) -> list[str | None]:
-    from autotune.jobs.requests import StepRequest, model_code, outside
+    from autotune.jobs.requests import StepRequest, model_code, outside_of_run
     from autotune.records import read_run
     from autotune.studies.plans import read_plan
 
@@ -71,4 +71,4 @@ def _names(path: Path) -> list[str | None]:
     asked = about.get("request", {})
     step = about.get("step") or asked.get("step")
     model = StepRequest.from_json(step).with_model(path).model if step else None
-    return [model_code(model), *outside(asked)]
+    return [model_code(model), *outside_of_run(asked)]

@@ -159,7 +159,7 @@ def _operator(made: _Tuned) -> list[object] | None:
     if any(kernel.spec.startswith("own:") for kernel in source.tasks.values()):
         if not isinstance(own, str) or not own.isprintable():
             return None
-        known = all(map(is_allowed, filter(None, outside({"own": own}))))
+        known = all(map(is_allowed, filter(None, outside(own=own))))
         return ["--op", own if ".py:" in own else f"own:{own}"] if known else None
     for kernel in source.tasks.values():
         roles = [one.role for one in source.tasks.values() if one.spec == kernel.spec]
@@ -182,7 +182,7 @@ def _where(made: _Tuned) -> list[object] | None:
         return ["--emulate", identity.device.removeprefix(_EMULATED), *words]
     if identity.kind.startswith(_REMOTE):
         fleet = made.asked.get("fleet")
-        if not fleet or not all(map(is_allowed, filter(None, outside({"fleet": fleet})))):
+        if not fleet or not all(map(is_allowed, filter(None, outside(tracker=fleet["tracker"])))):
             return None
         words += ["--tracker", fleet["tracker"], "--key", fleet["key"]]
     target = _target(source)

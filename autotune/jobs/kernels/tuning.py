@@ -36,7 +36,7 @@ from autotune.jobs.requests import (
     check_allowed,
     load_own,
     model_code,
-    outside,
+    outside_of_run,
     positive,
 )
 from autotune.reading import reading
@@ -97,7 +97,7 @@ def resumed_request(path: Path, trials: int | None) -> tuple[ResolvedRequest, Ru
         RecordError: It is damaged.
     """
     earlier = read_run(path)
-    check_allowed(path, outside(earlier.about.get("request", {})))
+    check_allowed(path, outside_of_run(earlier.about.get("request", {})))
     request = TuneRequest.of_run(earlier)
     load_own(path, request)
     start = tuple(str(place_of(one, path) or one) for one in request.start_from)

@@ -18,7 +18,7 @@ from .step import (
     requested_step,
     step_feeds,
 )
-from .trusted import allow, check_allowed, is_allowed, model_code, outside
+from .trusted import allow, check_allowed, is_allowed, model_code, outside, outside_of_run
 
 __all__ = [
     "allow",
@@ -38,6 +38,7 @@ __all__ = [
     "load_own",
     "model_code",
     "outside",
+    "outside_of_run",
     "point_of",
     "positive",
     "PUT_BACK",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -94,7 +94,7 @@ class KernelsRequest:
             self.cluster, self.emulate, target, fleet_of(self.tracker, self.key)
         )
         if fleet is not None:
-            allow(outside({"fleet": asdict(fleet)}))
+            allow(outside(tracker=fleet.tracker))
             target = target_on(target, fleet)
         if cores is not None:
             target = on_cores(target, len(cores.cpus))
@@ -105,7 +105,7 @@ class KernelsRequest:
             graph = wanted.graph(self.step.form(wanted.batch, space.layout))
             workload, found = graph.name, tasks(graph)
         elif (own := _own_place(str(self.op))) is not None:
-            allow(outside({"own": own}))
+            allow(outside(own=own))
             workload, found = own.rpartition(":")[2], (_own_task(own, self.role),)
         else:
             workload, found = str(self.op).split(":", 1)[0], _tasks(str(self.op), self.role)
@@ -239,7 +239,7 @@ def load_own(run: Path, request: TuneRequest) -> None:
     """
     if request.own is None:
         return
-    check_allowed(run, outside({"own": request.own}))
+    check_allowed(run, outside(own=request.own))
     if own_kernel(request.own) not in [task.kernel for task in request.tasks]:
         raise UsageError(
             f"{request.own} has another program than when {run} was measured",

@@ -21,6 +21,7 @@ from autotune.jobs.device import (
 )
 from autotune.jobs.requests.defaults import JOINT_TRIALS, LARGEST, SEARCH_TRIALS, SEED
 from autotune.jobs.requests.step import StepRequest
+from autotune.jobs.requests.trusted import outside
 from autotune.reading import Unreadable, typed
 from autotune.records import Run
 from autotune.studies.run import SAMPLERS, StudyRequest, check_storage
@@ -96,6 +97,10 @@ class SearchRequest:
     def emulated(self) -> bool:
         """Whether the device is a model."""
         return self.emulate is not None
+
+    def outside(self) -> list[str | None]:
+        """Returns the names under which what it uses from outside is allowed; see `trusted.outside`."""
+        return outside(command=self.command, ssh=self.ssh, storage=self.storage)
 
     def checked(self) -> SearchRequest:
         """Returns the request with its values checked, and with paths that are valid in any working directory.

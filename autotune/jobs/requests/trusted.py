@@ -19,22 +19,48 @@ from autotune.errors import UsageError
 from autotune.state import state_root
 
 
-def outside(asked: Mapping[str, Any]) -> list[str | None]:
-    """Returns the outside things that a run's request names: code, programs, boards, storages, trackers.
+def outside(
+    *,
+    command: str | None = None,
+    own: str | None = None,
+    ssh: Iterable[str] = (),
+    storage: str | None = None,
+    tracker: str | None = None,
+) -> list[str | None]:
+    """Returns the names under which things from outside are allowed; None for one that is not given.
 
     Args:
-        asked: The request, as `run.json` has it.
+        command: A measured program.
+        own: The place of a kernel of the user's own.
+        ssh: Boards.
+        storage: A study's storage.
+        tracker: The address of a tracker.
     """
     from autotune.studies.run import without_password
 
-    storage, fleet = asked.get("storage"), asked.get("fleet")
     return [
-        asked.get("command"),
-        model_code(asked.get("own")),
-        *(f"ssh {board}" for board in asked.get("ssh") or ()),
+        command,
+        model_code(own),
+        *(f"ssh {board}" for board in ssh),
         f"storage {without_password(storage)}" if storage else None,
-        f"tracker {fleet['tracker']}" if fleet else None,
+        f"tracker {tracker}" if tracker else None,
     ]
+
+
+def outside_of_run(asked: Mapping[str, Any]) -> list[str | None]:
+    """Returns what a run's request names from outside, as `outside` does.
+
+    Args:
+        asked: The request, as `read_run` has read it from `run.json`.
+    """
+    fleet = asked.get("fleet")
+    return outside(
+        command=asked.get("command"),
+        own=asked.get("own"),
+        ssh=asked.get("ssh") or (),
+        storage=asked.get("storage"),
+        tracker=fleet["tracker"] if fleet else None,
+    )
 
 
 def model_code(model: str | None) -> str | None:

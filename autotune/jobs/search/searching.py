@@ -147,8 +147,8 @@ class Search:
         request = SearchRequest.of_run(earlier)
         if given.storage is not None:
             request = replace(request, storage=same_storage(request.storage, given.storage))
-            allow(outside({"storage": request.storage}))
-        check_allowed(path, outside(request.to_json()))
+            allow(outside(storage=request.storage))
+        check_allowed(path, request.outside())
         if given.trials is not None:
             request = replace(request, trials=given.trials)
         return cls(request.checked(), logs, earlier=earlier)
@@ -165,7 +165,7 @@ class Search:
         checked = request.checked()
         if checked.step is not None:
             checked.step.check()
-        allow(outside(checked.to_json()))
+        allow(checked.outside())
         return cls(checked, logs, listeners=listeners)
 
     def run(self) -> SearchResult:

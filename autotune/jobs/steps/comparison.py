@@ -14,7 +14,6 @@ from autotune.jobs.requests import (
     PUT_BACK,
     SearchRequest,
     check_allowed,
-    outside,
     point_of,
 )
 from autotune.jobs.steps.device_workload import brought, given_command
@@ -89,7 +88,7 @@ def compare_points(request: ComparisonRequest) -> ComparisonResult:
     found = read_run(request.run)
     points = tuple(point_of(found, name) for name in request.names)
     search = SearchRequest.of_run(found)
-    check_allowed(request.run, outside(search.to_json()))
+    check_allowed(request.run, search.outside())
     chosen = choose(search.device, search.ssh, search.emulate)
     clusters = chosen.info.clusters
     settings = [_setting(point, clusters) for point in points]

@@ -71,7 +71,7 @@ for _command, _summary in (
     (joint.joint, "Find schedules, cores and clocks together."),
     (breakdown.breakdown, "Show where the time of a tuned step goes."),
     (step.step, "Train some steps with tuned kernels."),
-    (profile.profile, "Show what each operator of a step takes on a device."),
+    (profile.profile, "Show each operator's time, energy and memory on a device."),
     (runs.runs, "List the runs that were made."),
     (report.report, "Write a run as one HTML page."),
     (compare.compare, "Compare two runs."),
@@ -126,7 +126,7 @@ _cpu_config.callback(invoke_without_command=True, help=cpu_config_commands.searc
 )
 _group(
     "records",
-    "Merge, compare and ship what runs have measured.",
+    "Merge, compare and distribute what runs have measured.",
     ("list", records_commands.list_databases, "List the databases and runs of a folder."),
     ("show", records_commands.show, "Show the kernels of a database."),
     ("merge", records_commands.merge, "Join records into one database."),

@@ -57,7 +57,8 @@ def kernels(
         str | None,
         typer.Option(
             autocompletion=completion.roles,
-            help="Roles of --op, separated by commas. [default: all]",
+            help="Roles of --op, separated by commas: forward, data_grad, weight_grad or update. "
+            "[default: all; of expr: forward]",
         ),
     ] = None,
     batch: Batch = None,
@@ -102,7 +103,7 @@ def kernels(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Tune for one cluster's cores: big, little, or its name; hybrid for all cores.",
+            help="Tune for the cores of the cluster with this name, such as big or little; hybrid: for all cores.",
         ),
     ] = None,
     emulate: Annotated[
@@ -158,8 +159,8 @@ def kernels(
     """Tunes training kernels with MetaSchedule, and reports the speed-up over untuned ones.
 
     Every measurement is kept in the run's folder. Ctrl-C keeps what was measured, and --resume continues.
-    After tuning a --model for this machine's processor, the step is measured untuned, tuned, and in PyTorch
-    if that is installed. Apart from compiling, this takes at most a minute.
+    If a --model is tuned for this machine's processor, its step is measured at the end: untuned, tuned, and
+    in PyTorch if that is installed. Apart from compiling, this takes at most a minute.
 
     \b
     Examples:

@@ -87,7 +87,7 @@ def _show(result: dict[str, Any]) -> None:
     for mark in result["measured"]["marks"]:
         write_text(f"doubtful: {mark}")
     if result["emulated"]:
-        write_text(f"{result['emulated']}: times and joules are a model's")
+        write_text(f"{result['emulated']}: times and joules are predicted by a model, not measured")
 
 
 __all__ = ["show_plan"]

@@ -179,7 +179,9 @@ def show(found: dict[str, Any], folder: Path) -> None:
     for mark in found["marks"]:
         write_text(f"doubtful: {mark}")
     if found["emulated"]:
-        write_text(f"{found['device']['emulated']}: times and joules are a model's")
+        write_text(
+            f"{found['device']['emulated']}: times and joules are predicted by a model, not measured"
+        )
     write_text(f"run folder: {folder}")
 
 

@@ -99,9 +99,10 @@ def step(
 ) -> int:
     """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
 
-    The output tells how many kernels are not tuned by any --run. Element-wise work and reductions among them have
-    a schedule that needs no search (rule `streaming`); the others have TVM's default schedule. With --plan, the
-    step that a joint search planned is measured on its device, interleaved with the default cores and clocks.
+    The output tells how many kernels are not tuned by any --run. Those that are element-wise kernels or
+    reductions use a schedule that needs no search (rule `streaming`); the others have TVM's default schedule.
+    With --plan, the step that a joint search planned is measured on its device, interleaved with the default
+    cores and clocks.
 
     \b
     Examples:

@@ -15,7 +15,8 @@ Objective = Annotated[
     str | None,
     typer.Option(
         autocompletion=completion.objectives,
-        help="Objective to minimise: latency, energy, edp or pareto. [default: latency]",
+        help="Objective to minimise: latency, energy, edp (energy x time) or pareto (the front of time and "
+        "energy). [default: latency]",
     ),
 ]
 Device = Annotated[
@@ -82,8 +83,8 @@ StartTemperature = Annotated[
     float | None,
     typer.Option(
         metavar="CELSIUS",
-        help="Wait before each measurement until the case is at most this warm. "
-        "[default: from 8 degrees below to 2 above the first reading]",
+        help="Before each measurement, wait until the case is at most this warm. [default: 2 degrees above the "
+        "first reading; a case more than 8 degrees below that reading is warmed first]",
     ),
 ]
 Storage = Annotated[

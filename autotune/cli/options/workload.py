@@ -31,7 +31,7 @@ Command = Annotated[
     str | None,
     typer.Option(
         help="Instead of --model, a program on the device that trains, with its arguments; "
-        "{threads} stands for their number."
+        "{threads} is replaced by the number of threads."
     ),
 ]
 StepsFrom = Annotated[

@@ -74,23 +74,24 @@ def search(
         bool | None,
         typer.Option(
             "--exhaustive",
-            help=f"Then measure the rest of the space, up to {LARGEST} configurations, and report how "
-            "far the search was from the optimum.",
+            help=f"After the search, measure the rest of a space of at most {LARGEST} configurations, and report "
+            "how far the search was from the optimum.",
         ),
     ] = None,
     sampler: Annotated[
         str | None,
         typer.Option(
             autocompletion=completion.samplers,
-            help="Sampler for every fifth configuration; models propose the others: tpe, nsga2, "
-            "random, or grid (all, in order). [default: tpe]",
+            help="Sampler that proposes every fifth configuration, beside the models: tpe, nsga2 or random. "
+            "grid: measure all in order, without models. [default: tpe]",
         ),
     ] = None,
     model_start: Annotated[
         bool | None,
         typer.Option(
             "--model-start/--no-model-start",
-            help="Propose by models of time and power, after a few probes. [default: --model-start]",
+            help="Let models that predict time and power propose configurations, after a few probes. "
+            "[default: --model-start]",
         ),
     ] = None,
     space: Space = None,
@@ -100,7 +101,8 @@ def search(
         int | None,
         typer.Option(
             metavar="N",
-            help="Measure one configuration again every N, to detect drift; 0 for never. [default: 8]",
+            help="After every N configurations, measure the same one again, to detect drift; 0 for never. "
+            "[default: 8]",
         ),
     ] = None,
     least_seconds: LeastSeconds = None,
@@ -109,7 +111,8 @@ def search(
         bool | None,
         typer.Option(
             "--per-operator",
-            help="Then plan a configuration for each phase and operator of --model's step, and measure it.",
+            help="After the search, plan a configuration for each phase and each operator of --model's step, and "
+            "measure the plan per operator.",
         ),
     ] = None,
     storage: Storage = None,

@@ -64,7 +64,7 @@ def compare(
     write_text(compared_text((first, second), done.content))
     print(f"{done.content['blocks']} blocks; run folder: {done.path}")
     if done.emulated:
-        print(f"{done.emulated}: times and joules are a model's")
+        print(f"{done.emulated}: times and joules are predicted by a model, not measured")
     write_next("report", done.path)
     return 0
 

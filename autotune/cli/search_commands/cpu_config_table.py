@@ -68,7 +68,9 @@ def show(found: dict[str, Any], folder: Path) -> None:
         f"run folder: {folder}"
     )
     if found["emulated"]:
-        write_text(f"{found['device']['emulated']}: times and joules are a model's")
+        write_text(
+            f"{found['device']['emulated']}: times and joules are predicted by a model, not measured"
+        )
 
 
 def _show_sequential(other: dict[str, Any] | None) -> None:
@@ -77,7 +79,7 @@ def _show_sequential(other: dict[str, Any] | None) -> None:
         return
     for name in GAINS:
         if (ratio := other[name]) is not None:
-            write_text(gain_text(name, "joint", "kernels first and cores afterwards", ratio))
+            write_text(gain_text(name, "joint", "tuning kernels first, then cores", ratio))
     if (fronts := other["front"]) is not None:
         write_text(fronts_text(fronts))
 

@@ -47,7 +47,8 @@ def replay(
         str,
         typer.Option(
             autocompletion=completion.objectives,
-            help="Objective to minimise: latency, energy, edp or pareto.",
+            help="Objective to minimise: latency, energy, edp (energy x time) or pareto (the front of time "
+            "and energy).",
         ),
     ] = "pareto",
     sampler: Annotated[

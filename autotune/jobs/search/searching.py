@@ -236,7 +236,9 @@ class Search:
             if request.storage is not None:
                 progress.notice(f"study: '{request.study}' in {hidden(request.storage)}")
             if chosen.info.emulated:
-                progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
+                progress.notice(
+                    f"{chosen.info.emulated}: times and joules are predicted by a model, not measured"
+                )
             if not chosen.info.rooted:
                 progress.notice("no root: clocks are left to the system, and only observed")
             # A resumed run begins measurements at the same temperatures as before.

@@ -19,7 +19,7 @@ def device_name(device: Mapping[str, Any]) -> str:
 def emulated_notice(device: Mapping[str, Any]) -> str:
     """Returns the notice that figures come from a model; empty for a real device."""
     told = device.get("emulated") or ""
-    return f"{told}: times and joules are a model's" if told else ""
+    return f"{told}: times and joules are predicted by a model, not measured" if told else ""
 
 
 def asked(

@@ -41,7 +41,7 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     ratios = []
     for name, (word, _) in GAINS.items():
         if (ratio := other[name]) is not None:
-            told = gain_text(name, "joint", "kernels first and cores afterwards", ratio)
+            told = gain_text(name, "joint", "tuning kernels first, then cores", ratio)
             ratios.append(Ratio(word, ratio["ratio"], ratio["ci"], f"{told}."))
     best = other["best"]
     joules = f", {best['energy_j']:.4g} J" if best["energy_j"] is not None else ""
@@ -55,7 +55,7 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         html += intervals("Joint beside kernels first", "gain of joint over kernels first", ratios)
     if (fronts := other.get("front")) is not None:
         html += f"<p>{escape(fronts_text(fronts))}.</p>"
-    return [("What joint search gained over kernels first, cores afterwards", html)]
+    return [("What joint search gained over kernels first, then cores", html)]
 
 
 def placement(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:

@@ -75,7 +75,7 @@ def history(
     named = [
         (name, side, len(all_))
         for name, side, all_ in zip(
-            ("best so far", "kernels first, cores afterwards"), kept, (trials, others), strict=True
+            ("best so far", "kernels first, then cores"), kept, (trials, others), strict=True
         )
         if side
     ]

@@ -77,10 +77,15 @@ def _inverse(ratio: float) -> float:
 
 
 def fronts_text(found: Mapping[str, Any]) -> str:
-    """Compares the front of a joint search with that of kernels first and cores afterwards."""
-    told = f"the joint front dominates {found['dominated']:.0%} of that of kernels first"
+    """Compares the Pareto front of a joint search with that of tuning kernels first, then cores."""
+    told = (
+        f"Pareto front: joint equals or dominates {found['dominated']:.0%} of the points of "
+        "tuning kernels first, then cores"
+    )
     gain = found["hypervolume_gain"]
-    return told if gain is None else f"{told}; its hypervolume is {gain:+.0%}"
+    if gain is None:
+        return told
+    return f"{told}; its hypervolume is {abs(gain):.0%} {'larger' if gain >= 0 else 'smaller'}"
 
 
 def placement_texts(found: Mapping[str, Any]) -> list[str]:

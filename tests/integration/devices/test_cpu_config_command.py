@@ -59,7 +59,7 @@ def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
     page = autotune("report", run)
     assert page.returncode == 0, page.stderr
     text = (run / "report.html").read_text()
-    assert "times and joules are a model&#x27;s" in text
+    assert "times and joules are predicted by a model, not measured" in text
     assert text.count("<svg") >= 3
     more = search("--resume", run, "--trials", 12)
     assert more["n_measured"] == 12

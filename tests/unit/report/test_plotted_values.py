@@ -86,7 +86,7 @@ def test_the_best_so_far_is_of_those_that_keep_the_limits_and_the_dots_are_all()
         for n, s in ((1, 2), (2, 1), (4, 4))
     ]
     assert {round(value, 1) for _, value in found["best so far"]} == {2.0}
-    assert {round(value, 1) for _, value in found["kernels first, cores afterwards"]} == {3.0}
+    assert {round(value, 1) for _, value in found["kernels first, then cores"]} == {3.0}
 
 
 def test_heat_and_power_over_a_search() -> None:

@@ -119,7 +119,7 @@ def test_the_page_of_a_profile_is_whole_and_loads_nothing(tmp_path: Path) -> Non
     # Energy, roles, time, power over the run and over its first steps, temperature, clocks.
     drawn = plots(html)
     assert len(drawn) == 7
-    assert "emulated: x: times and joules are a model" in html
+    assert "emulated: x: times and joules are predicted by a model" in html
     assert "Profile of m, batch 4 on" in html
     assert '<td class="number">~625</td>' in bare(html)
     assert "too short to separate: the power of 1 of 3 calls" in html

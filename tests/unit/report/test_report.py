@@ -90,7 +90,7 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     assert (
         len(plots(html)) == 8
     )  # History, front, two heat maps; heat and power over the search; heat, clocks.
-    assert "emulated: x: times and joules are a model" in html
+    assert "emulated: x: times and joules are predicted by a model" in html
     assert "1.9 to 2.1" in html
     assert '<td class="number">1.25</td>' in html
     assert "Doubtful (energy): 3 of 3 draw 2.35 W" in html
@@ -203,10 +203,10 @@ def test_a_joint_search_shows_its_plans_and_what_it_gained(tmp_path: Path) -> No
     # Ratios, history, front, roles of plans, two heat maps, heat and power over the search.
     assert len(drawn) == 8
     assert (
-        "time: joint is 1.25x as fast as kernels first and cores afterwards (1.2 to 1.3): better"
+        "time: joint is 1.25x as fast as tuning kernels first, then cores (1.2 to 1.3): better"
         in html
     )
-    assert "its hypervolume is +12%" in html
+    assert "its hypervolume is 12% larger" in html
     assert drawn[1].count("<polyline") == 2
     assert "kernels first: " in drawn[2]
     assert ">pareto-1</text>" in drawn[2]

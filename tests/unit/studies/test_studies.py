@@ -362,8 +362,12 @@ def test_a_front_gains_over_another_one_only_where_that_has_an_area() -> None:
     assert gain([(1.0, 1.0)], [(2.0, 2.0)]) == (1.0, None)
     assert gain([(2.0, 2.0)], [(1.0, 1.0)]) == (0.0, -1.0)
     told = {"dominated": 1.0, "hypervolume_gain": None}
-    assert fronts_text(told) == "the joint front dominates 100% of that of kernels first"
-    assert fronts_text({**told, "hypervolume_gain": 0.12}).endswith("; its hypervolume is +12%")
+    assert fronts_text(told) == (
+        "Pareto front: joint equals or dominates 100% of the points of tuning kernels first, then cores"
+    )
+    larger, smaller = (fronts_text({**told, "hypervolume_gain": x}) for x in (0.12, -0.12))
+    assert larger.endswith("; its hypervolume is 12% larger")
+    assert smaller.endswith("; its hypervolume is 12% smaller")
 
 
 def test_the_knee_lies_furthest_below_the_line_between_the_ends() -> None:

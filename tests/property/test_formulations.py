@@ -334,6 +334,7 @@ def test_losses_and_running_averages_of_random_shape(
         check(elementwise(samples))
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(
     st.integers(1, 2), st.integers(16, 20), st.integers(16, 20), st.integers(1, 9),
@@ -364,6 +365,7 @@ def test_axes_of_products_grow_by_little_until_tiles_divide_them(extent: int) ->
         assert long <= 1.1 * extent
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(
     st.integers(1, 2), st.integers(8, 10), st.integers(8, 10), st.integers(7, 10),

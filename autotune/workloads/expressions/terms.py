@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -58,6 +58,17 @@ class Load:
     source: int
     at: tuple[Term, ...]
     type: Type
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Kept: computing it again would visit the whole term."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.source, self.at, self.type)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Load], tuple[object, ...]]:
+        return Load, (self.source, self.at, self.type)  # Hashes differ between processes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,17 @@ class Apply:
     function: str
     arguments: tuple[Term, ...]
     type: Type
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Kept: computing it again would visit the whole term."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.function, self.arguments, self.type)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Apply], tuple[object, ...]]:
+        return Apply, (self.function, self.arguments, self.type)  # Hashes differ between processes.
 
 
 Term = Axis | Constant | Load | Apply

@@ -240,8 +240,14 @@ FOLLOWED = (
 )
 
 
-@pytest.mark.parametrize("threads", [True, False])
-@pytest.mark.parametrize("spec", [*(f"{one},channels_last=1" for one in BY_PHASES), *FOLLOWED])
+@pytest.mark.parametrize(
+    ("spec", "threads"),
+    [
+        pytest.param(spec, threads, marks=() if threads == number % 2 else pytest.mark.exhaustive)
+        for number, spec in enumerate((*(f"{one},channels_last=1" for one in BY_PHASES), *FOLLOWED))
+        for threads in (False, True)
+    ],
+)
 def test_strided_gradients_are_right_in_every_tile(spec: str, *, threads: bool) -> None:
     for name in _products(spec, "data_grad"):
         check_tiles(spec, "data_grad", name, 12, threads=threads)

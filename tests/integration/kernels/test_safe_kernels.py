@@ -54,7 +54,6 @@ _TILES, _EVERY_TILE = 1, 3
 
 SPECS = (
     # Target, perhaps with half precision or wide sub-groups; kernels; the formulation where only one is new here.
-    ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("opencl", "conv2d:n=1,c=8,h=7,w=8,k=9,r=5,s=5,stride=1,pad=2", "winograd_gemm"),
     ("opencl", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4", ""),
     ("opencl", "conv2d:n=2,c=4,h=7,w=9,k=4,r=3,s=3,stride=2,pad=1,groups=4", "windows"),
@@ -98,7 +97,6 @@ SPECS = (
     ("adreno", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", "gemm_phases"),
     ("adreno", "conv2d:n=1,c=3,h=17,w=16,k=8,r=5,s=5,stride=2,pad=1", "few_channels"),
     ("adreno", "matmul:m=8,n=36,k=20", ""),
-    ("mali", "conv2d:n=1,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("mali", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4", "windows"),
     ("mali", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", "gemm_phases"),
     ("mali", "conv2d:n=1,c=3,h=17,w=16,k=8,r=5,s=5,stride=2,pad=1", "few_channels"),
@@ -132,6 +130,8 @@ SPECS = (
     ("opencl", "adam:size=37", ""),
 )
 MORE_SPECS = (
+    ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
+    ("mali", "conv2d:n=1,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("opencl", "conv2d:n=1,c=8,h=7,w=8,k=9,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
     ("opencl", "conv2d:n=1,c=8,h=7,w=7,k=8,r=5,s=5,stride=1,pad=2", "winograd_gemm"),
     ("mali", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def test_steps_are_the_same_with_kept_features(nets: Path, name: str) -> None:
     assert again["features"]["samples"] == first["features"]["samples"] <= 64
     assert kept.stat().st_size == size
     assert plain["features"] is None
-    assert again["peak_bytes"] <= plain["peak_bytes"]
+    assert again["peak_bytes"] <= plain["peak_bytes"] + 16 * mmap.PAGESIZE  # Measured in pages.
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,14 @@ def _usage(error: typer.TyperException) -> tuple[str, str]:
 
 
 def _report_bug(error: Exception, as_json: bool) -> int:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # PyTorch's words.
+        if is_verbose():
+            traceback.print_exception(error)
+        message = (
+            f"there is not enough memory: {error}" if str(error) else "there is not enough memory"
+        )
+        hint = "use a smaller batch, input or model, or end other programs"
+        return _fail(AutotuneError.kind, message.splitlines()[0], hint, 1, as_json)
     if is_verbose():
         traceback.print_exception(error)
     what = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__

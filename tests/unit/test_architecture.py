@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "studies.search": "devices studies.models studies.space",
     "studies.bench": "devices measurement studies.space",
     "studies.run": "devices measurement power studies.bench studies.models studies.search studies.space",
-    "studies.replay": "devices power studies.bench studies.run studies.space",
+    "studies.replay": "devices power records studies.bench studies.run studies.space",
     "studies.joint": "devices measurement studies.bench studies.models studies.run studies.space workloads",
     "studies.plans": "devices measurement studies.bench studies.joint studies.run studies.space workloads",
     "emulator.model": "devices workloads",

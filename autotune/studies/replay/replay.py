@@ -15,8 +15,9 @@ from typing import Any
 import optuna
 
 from autotune.devices import Cluster
-from autotune.errors import RecordError, UsageError
-from autotune.reading import DOCUMENT, lines, open_file, read_json, read_text, reading, typed
+from autotune.errors import UsageError
+from autotune.reading import DOCUMENT, read_text, reading, typed
+from autotune.records import read_run
 from autotune.studies.bench import Measured
 from autotune.studies.run import StudyRequest, StudyTrial, study_of
 from autotune.studies.space import (
@@ -175,24 +176,26 @@ def read_run_table(path: Path) -> TableBench:
 
     Raises:
         UsageError: It is not such a run, or has no measurements.
+        RecordError: It is damaged.
     """
     with reading(path):
         return _run_table(path)
 
 
 def _run_table(path: Path) -> TableBench:
-    run = _run(path)
-    device = run["device"]
+    run = read_run(path)
+    if "objective" not in run.about.get("request", {}):
+        raise UsageError(f"{path} is not a run of cpu-config")
+    device = run.about["device"]
     clusters = tuple(Cluster(**_tuples(c)) for c in device["clusters"])
     names = [cluster.name for cluster in clusters]
     told: dict[CpuConfiguration | None, list[Figures]] = {}
-    with open_file(path / "events.jsonl", RecordError) as file:
-        for _, event in lines(file, torn_end=True):
-            if event["event"] not in ("trial", "final") or event["figures"] is None:
-                continue
-            what = event["configuration"]
-            key = CpuConfiguration.from_json(what, names) if what else None
-            told.setdefault(key, []).append(typed(Figures, event["figures"]))
+    for event in run.events:
+        if event["event"] not in ("trial", "final") or event["figures"] is None:
+            continue
+        what = event["configuration"]
+        key = CpuConfiguration.from_json(what, names) if what else None
+        told.setdefault(key, []).append(typed(Figures, event["figures"]))
     found = {c: _median(figures) for c, figures in told.items()}
     default = found.pop(None, None)
     if not found:
@@ -203,13 +206,6 @@ def _run_table(path: Path) -> TableBench:
         "emulated": f"replayed from {path.name}" + (f"; {emulated}" if emulated else ""),
     }
     return TableBench(clusters, {c: f for c, f in found.items() if c}, about, default)
-
-
-def _run(path: Path) -> dict[str, Any]:
-    about: dict[str, Any] = read_json(path / "run.json", error=RecordError)
-    if "objective" not in about.get("request", {}):
-        raise UsageError(f"{path} is not a run of cpu-config")
-    return about
 
 
 def _tuples(value: dict[str, Any]) -> dict[str, Any]:

@@ -348,10 +348,7 @@ class _Reader:
     def _dtype(self, what: str, tensor: Any) -> Any:
         found = str(tensor.dtype).removeprefix("torch.")
         if found not in _DTYPES:
-            raise UsageError(
-                f"{self._name}: {what} makes {found}",
-                hint="a step is computed in float32: leave the conversion out, or call model.float()",
-            )
+            raise UsageError(f"{self._name}: {what} makes {found}", hint=_hint_of(found))
         return _DTYPES[found]
 
     def _operations(self) -> Iterator[Operation]:
@@ -372,7 +369,9 @@ class _Reader:
         module = (node.meta.get("custom") or {}).get("module", "")
         written = written_line(node)
         what = f"{node.target} in {module or 'the step'}"
-        what = f"{written} ({what})" if written else what
+        if written:
+            # PyTorch converts by itself too: under autocast, and before an FFT.
+            what = written if "_to_copy" in what else f"{written} ({what})"
         return Operation(
             name=node.name,
             operator=str(node.target),
@@ -395,6 +394,15 @@ class _Reader:
         if node.name in self._several:
             return Ref(*self._several[node.name])
         return Ref(node.name)
+
+
+def _hint_of(dtype: str) -> str:
+    """What to do instead of making a tensor of a type that kernels do not have."""
+    if dtype.startswith("complex"):
+        return "complex numbers, as of torch.fft, are not supported: compute with real tensors"
+    if dtype in ("bfloat16", "float16"):
+        return "a step is computed in float32: leave the conversion, or torch.autocast, out"
+    return "a step is computed in float32: leave the conversion out, or call model.float()"
 
 
 def _stays(node: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -119,6 +120,8 @@ def check_learns(name: str, wanted: WantedStep, values: Mapping[str, int]) -> No
 def _learns(wanted: WantedStep, given: Mapping[str, Any]) -> bool:
     """Whether a parameter has a gradient that is neither 0 nor a rounding error."""
     loss, single = _gradients(wanted, given, import_torch().float32)
+    if not all(map(math.isfinite, single)):  # Other values may have finite ones.
+        return True
     if not any(single) or max(single) > _SMALL * max(1.0, loss):
         return any(single)
     _, double = _gradients(wanted, given, import_torch().float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from autotune.errors import UsageError, choices
 from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet, untraceable
 from autotune.workloads.data import Shape
+from autotune.workloads.operators import LARGEST_TENSOR
 
 INPUT, LABELS = "input", "labels"
 FROZEN_EVAL = "frozen:eval"
@@ -106,6 +108,11 @@ def wanted_step(
     shape = checked_shape(
         name, getattr(given, "input_shape", None) if input_shape is None else input_shape
     )
+    if batch * math.prod(shape) > LARGEST_TENSOR:
+        raise UsageError(
+            f"{name}: an input of shape {(batch, *shape)} has more than {LARGEST_TENSOR} elements",
+            hint="use a smaller --batch or --input-shape",
+        )
     given.train()
     select_trained(name, given, train)
     x = torch.zeros((batch, *shape))

@@ -172,3 +172,38 @@ def test_the_code_that_a_run_names_is_one_line(tmp_path: Path, command: str, own
     assert "bug:" not in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode in (1, 2) or command in ("trust", "records show")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    logs = tmp_path_factory.mktemp("searched")
+    done = autotune_here(
+        "cpu-config", "--emulate", "meizu-16t", "--model", "lenet", "--trials", 3, "--logs", logs
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = logs.iterdir()
+    assert autotune_here("replay", run).returncode == 0
+    return run
+
+
+@pytest.mark.parametrize("value", ["", "x", "../../..", -1, [], {}, 1.5, "1800000"], ids=repr)
+@pytest.mark.parametrize("field", ["khz", "cores", "threads", "time_s"])
+@pytest.mark.parametrize("command", [("replay",), ("report", "--csv")], ids=" ".join)
+def test_a_damaged_trial_of_a_search_is_one_line(
+    tmp_path: Path, searched: Path, command: tuple[str, ...], field: str, value: object
+) -> None:
+    if field == "time_s" and value == 1.5:
+        return
+    run = tmp_path / "run"
+    shutil.copytree(searched, run)
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    trial = next(one for one in events if one["event"] == "trial")
+    if field in ("khz", "cores"):
+        next(iter(trial["configuration"]["clusters"].values()))[field] = value
+    elif field == "threads":
+        trial["configuration"]["threads"] = value
+    else:
+        trial["figures"]["time_s"] = value
+    (run / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    name, *options = command
+    refused(name, run, *options)

@@ -186,6 +186,26 @@ def test_bug(
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 447. GiB for an array"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: 9"
+        ),
+    ],
+)
+def test_too_little_memory_is_no_bug(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, error)
+    assert main(["models"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith(
+        f"autotune: error: there is not enough memory: {error}\n  hint: use a smaller batch"
+    )
+
+
+@pytest.mark.parametrize(
     ("arguments", "levels"),
     [
         (["models"], ["warning", "error"]),

@@ -104,6 +104,11 @@ def no_grad(module: Any, x: Any) -> Any:
         return module(x)
 
 
+def autocast(module: Any, x: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return module.c(x).float()
+
+
 def step_of(classes: int, loss: Any) -> Step:
     labels = torch.zeros(2, dtype=torch.int64)
     return Step(nn.Linear(12, classes), torch.zeros(2, 12), labels, loss)
@@ -134,6 +139,10 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("fails", forward(lambda m, x: torch.from_numpy(x.numpy())), ("forward fails", "at `(\"fails\"",)),
     ("half", forward(lambda m, x: x.half().float()),
      ("makes float16", "of test_workloads_capture_refusals.py")),
+    ("autocast", forward(autocast, c=nn.Conv2d(3, 3, 3)),
+     ("line ", "of test_workloads_capture_refusals.py", "makes bfloat16")),
+    ("fft", forward(lambda m, x: torch.fft.fft2(x).abs()),
+     ("line ", "of test_workloads_capture_refusals.py makes complex64")),
     ("data parallel", lambda: nn.DataParallel(nn.Sequential(nn.Flatten(), nn.Linear(108, 4))),
      ("the model is wrapped by nn.DataParallel", "return model.module")),
     ("compiled", compiled, ("the model is wrapped by torch.compile",)),
@@ -207,6 +216,7 @@ def test_refusals_are_one_clear_line(
         ((1,) * 8, "(1, 1, 1, 1, 1, 1, 1, 1) is not one to 7 sizes"),
         ((3, 0, 6), "is not one to 7 sizes"),
         ("3x6x6", "is not one to 7 sizes"),
+        ((3, 100_000, 100_000), "(2, 3, 100000, 100000) has more than 2147483647 elements"),
     ],
 )
 def test_input_shapes_that_are_missing_or_malformed(shape: Any, part: str) -> None:
@@ -302,3 +312,20 @@ def test_small_gradients_that_are_not_rounding_errors_are_learnt_from() -> None:
     assert capture_module(small, 2, input_shape=SHAPE).graph.parameters
     step = step_of(3, lambda y, labels: 1e-7 * nn.functional.cross_entropy(y, labels))
     assert capture_module(step, 2).graph.parameters
+
+
+def test_hints_fit_the_type_that_is_made() -> None:
+    for function, hint in (
+        (lambda m, x: torch.fft.fft2(x).abs(), "complex numbers"),
+        (autocast, "torch.autocast"),
+        (lambda m, x: x.double().float(), "leave the conversion out"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            capture_module(forward(function, c=nn.Conv2d(3, 3, 3))(), 2, input_shape=SHAPE)
+        assert hint in caught.value.hint
+        assert "_to_copy" not in str(caught.value)
+
+
+def test_gradients_that_are_not_finite_on_example_values_are_not_called_0() -> None:
+    divided = Whole(lambda fc, x: fc(x) / x.abs().sum().clamp(max=0.0))
+    assert capture_module(divided, 2, input_shape=SHAPE).graph.parameters

@@ -67,7 +67,7 @@ class Load:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[type[Load], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Load, (self.source, self.at, self.type)  # Hashes differ between processes.
 
 
@@ -93,7 +93,7 @@ class Apply:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[type[Apply], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Apply, (self.function, self.arguments, self.type)  # Hashes differ between processes.
 
 

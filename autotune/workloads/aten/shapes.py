@@ -296,3 +296,40 @@ def _as_strided(lowering: Lowering, operation: Operation) -> Value:
     strides = tuple(operation.arguments["stride"])
     offset = operation.arguments["storage_offset"] or 0
     return Strided(value.tensor, value.elements, operation.shape, strides, offset, value.dtype)
+
+
+@lowers("as_strided_scatter.default")
+def _as_strided_scatter(lowering: Lowering, operation: Operation) -> Value:
+    """``self`` with ``src`` in the place of a strided view of it; the gradient of ``as_strided`` is such."""
+    base, source = (lowering.value(operation.arguments[key]) for key in ("self", "src"))
+    offset = operation.arguments["storage_offset"] or 0
+    strides = operation.arguments["stride"]
+    long = sorted(
+        ((stride, axis) for axis, stride in enumerate(strides) if source.shape[axis] > 1),
+        reverse=True,
+    )
+    # The elements that are reached within one step of an axis, by the axes of smaller strides.
+    reach = 1
+    for stride, axis in reversed(long):
+        if stride < reach:
+            raise lowering.refused(operation, "writes elements that overlap", "use unfold and fold")
+        reach = stride * (source.shape[axis] - 1) + reach
+    natural = contiguous(base.shape)
+
+    def at(indices: Indices) -> Term:
+        place = integer(-offset)
+        for index, stride in zip(indices, natural, strict=True):
+            place = apply("add", place, apply("mul", index, integer(stride)))
+        conditions = [inside(place, reach)]
+        rest = clamped(place, reach)
+        found = [integer(0)] * len(source.shape)
+        for stride, axis in long:
+            found[axis] = apply("floordiv", rest, integer(stride))
+            rest = apply("mod", rest, integer(stride))
+            conditions.append(inside(found[axis], source.shape[axis]))
+            found[axis] = clamped(found[axis], source.shape[axis])
+        conditions.append(apply("eq", rest, integer(0)))
+        element = lowering.element(source, tuple(found))
+        return either(all_of(*conditions), element, lowering.element(base, indices))
+
+    return Lazy(base.shape, base.dtype, at)

@@ -372,6 +372,11 @@ class _Reader:
         if written:
             # PyTorch converts by itself too: under autocast, and before an FFT.
             what = written if "_to_copy" in what else f"{written} ({what})"
+        if "as_strided" in str(node.target) and not node.args[0].meta["val"].is_contiguous():
+            raise UsageError(
+                f"{self._name}: {what} depends on how its input lies in memory",
+                hint="call .contiguous() before .as_strided(), or use views that name axes",
+            )
         return Operation(
             name=node.name,
             operator=str(node.target),

@@ -202,6 +202,13 @@ MODULES: list[tuple[str, Callable[[], Any]]] = [
     ("linear on pixels", forward(lambda m, x: m.l(x), l=nn.Linear(6, 6))),
     ("images", lambda: nn.Conv2d(3, 3, 1)),
     ("mixed samples", Mixing),
+    # PyTorch's pooling to one pixel keeps the layout of its input by a strided view.
+    ("pooled, channels last", forward(
+        lambda m, x: m.p((x.permute(0, 2, 3, 1) * 2).permute(0, 3, 1, 2)) * x, p=nn.AdaptiveAvgPool2d(1))),
+    ("strided view", forward(
+        lambda m, x: m.c(x).as_strided((2, 3, 2, 2), (108, 36, 12, 2), 7), c=nn.Conv2d(3, 3, 1))),
+    ("turned strided view", forward(
+        lambda m, x: m.c(x).as_strided((2, 3, 3, 2), (108, 1, 7, 24), 4), c=nn.Conv2d(3, 3, 1))),
 ]  # fmt: skip
 
 

@@ -134,7 +134,10 @@ def _convolution_backward(lowering: Lowering, operation: Operation) -> tuple[Val
         if wants_weight:
             dweight = _weight_grad(lowering, conv, x, dy, weight.shape)
     if wants_bias:
-        dbias = column_sum(lowering, lowering.images(dy), 1)
+        images = lowering.images(dy)
+        dbias = column_sum(lowering, images, 1) or lowering.reduce(
+            "sum", images, [0, 2, 3], keep=False
+        )
     return (
         None if dx is None else in_shape(lowering, dx, operation.shapes[0]),
         None if dweight is None else in_shape(lowering, dweight, operation.shapes[1]),

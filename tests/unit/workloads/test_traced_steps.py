@@ -406,6 +406,15 @@ STEPS: list[tuple[str, Callable[[], Step]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_bias_of_one_pixel_of_one_sample_has_a_gradient(channels_last: bool) -> None:
+    net = nn.Sequential(
+        nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, 5, 1), nn.Tanh(), nn.Conv2d(5, 4, 1), nn.Flatten()
+    )
+    step = Step(net, normal(1, 3, 4, 4), classes(4, 1), F.cross_entropy)
+    assert distance(step, 1, channels_last=channels_last) < TOLERANCE
+
+
 @pytest.mark.parametrize("make", [row[1] for row in STEPS], ids=[row[0] for row in STEPS])
 def test_a_step_of_ones_own_is_pytorchs(make: Callable[[], Step]) -> None:
     torch.manual_seed(1)

@@ -13,6 +13,7 @@ from autotune.errors import UsageError
 from autotune.workloads.aten import Operation, Program, Ref, Source
 from autotune.workloads.capture.emitting import arguments_of
 from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.functional import call_with
 from autotune.workloads.capture.gathered import gather_sums
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
 from autotune.workloads.capture.prepared import prepared
@@ -52,7 +53,7 @@ def trace_step(name: str, step: WantedStep, lowered: Collection[str]) -> Program
         state = {path: next(given).clone() for path in buffers}
         data = [next(given) for _ in inputs]
         arguments, named = step.arguments(data)
-        result = torch.func.functional_call(module, {**own, **state}, arguments, named)
+        result = call_with(module, {**own, **state}, arguments, named)
         value = step.loss(result, *given)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             raise UsageError(

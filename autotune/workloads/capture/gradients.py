@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.functional import call_with
 from autotune.workloads.capture.messages import quiet
 from autotune.workloads.capture.user_step import WantedStep
 from autotune.workloads.user_code import describe
@@ -63,7 +64,7 @@ def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
                 path: torch.empty_like(tensor, requires_grad=tensor.requires_grad)
                 for path, tensor in (*module.named_parameters(), *module.named_buffers())
             }
-            result = torch.func.functional_call(module, state, (torch.empty(shape),))
+            result = call_with(module, state, (torch.empty(shape),), {})
     except UsageError:
         raise
     except Exception as error:
@@ -147,7 +148,7 @@ def _gradients(
     }
     buffers = {path: cast(buffer).clone() for path, buffer in wanted.module.named_buffers()}
     arguments, named = wanted.arguments([cast(given[what]) for what in wanted.inputs])
-    result = torch.func.functional_call(wanted.module, {**parameters, **buffers}, arguments, named)
+    result = call_with(wanted.module, {**parameters, **buffers}, arguments, named)
     loss = wanted.loss(result, *(cast(given[what]) for what in wanted.labels))
     trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
     found = torch.autograd.grad(loss, trained, allow_unused=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.errors import UsageError, choices
 from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.functional import call_with
 from autotune.workloads.capture.messages import quiet, untraceable
 from autotune.workloads.data import Shape
 from autotune.workloads.operators import LARGEST_TENSOR
@@ -268,7 +269,7 @@ def _result(name: str, module: Any, arguments: tuple[Any, ...], named: dict[str,
                 for path, tensor in (*module.named_parameters(), *module.named_buffers())
             }
             fake = [mode.from_tensor(tensor) for tensor in arguments]
-            return torch.func.functional_call(module, state, tuple(fake), named)
+            return call_with(module, state, tuple(fake), named)
     except Exception as error:
         shape = tuple(arguments[0].shape) if arguments else ()
         raise untraceable(name, shape, error) from error

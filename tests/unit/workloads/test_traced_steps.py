@@ -406,6 +406,35 @@ STEPS: list[tuple[str, Callable[[], Step]]] = [
 ]  # fmt: skip
 
 
+class Shared(nn.Module):
+    """A layer that two blocks hold, and a weight that two layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        between = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Tanh())
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), between) for _ in range(3))
+        self.blocks[2][0].weight = self.blocks[0][0].weight
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_layers_and_weights_that_are_shared_are_pytorchs_and_stay(channels_last: bool) -> None:
+    net = Shared()
+    own = {
+        path: (tensor, tensor.clone()) for path, tensor in net.state_dict(keep_vars=True).items()
+    }
+    step = Step(net, normal(4, 6), classes(6, 4), F.cross_entropy)
+    captured(step, 4, channels_last=channels_last)
+    for path, tensor in net.state_dict(keep_vars=True).items():
+        assert tensor is own[path][0], path
+        assert torch.equal(tensor, own[path][1]), path
+    assert distance(step, 4, channels_last=channels_last) < TOLERANCE
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_the_bias_of_one_pixel_of_one_sample_has_a_gradient(channels_last: bool) -> None:
     net = nn.Sequential(

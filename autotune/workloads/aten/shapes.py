@@ -317,12 +317,12 @@ def _as_strided_scatter(lowering: Lowering, operation: Operation) -> Value:
     natural = contiguous(base.shape)
 
     def at(indices: Indices) -> Term:
-        place = integer(-offset)
+        place: Term = integer(-offset)
         for index, stride in zip(indices, natural, strict=True):
             place = apply("add", place, apply("mul", index, integer(stride)))
         conditions = [inside(place, reach)]
-        rest = clamped(place, reach)
-        found = [integer(0)] * len(source.shape)
+        rest: Term = clamped(place, reach)
+        found: list[Term] = [integer(0)] * len(source.shape)
         for stride, axis in long:
             found[axis] = apply("floordiv", rest, integer(stride))
             rest = apply("mod", rest, integer(stride))

@@ -21,6 +21,7 @@ from autotune.workloads.aten.values import (
     permuted,
     reshaped,
     sliced,
+    windows,
 )
 from autotune.workloads.expressions import (
     Term,
@@ -333,3 +334,34 @@ def _as_strided_scatter(lowering: Lowering, operation: Operation) -> Value:
         return either(all_of(*conditions), element, lowering.element(base, indices))
 
     return Lazy(base.shape, base.dtype, at)
+
+
+@lowers("unfold.default")
+def _unfold(lowering: Lowering, operation: Operation) -> Value:
+    value, arguments = lowering.value(operation.first), operation.arguments
+    axis = arguments["dimension"] % len(value.shape)
+    return windows(value, axis, arguments["size"], arguments["step"])
+
+
+@lowers("unfold_backward.default")
+def _unfold_backward(lowering: Lowering, operation: Operation) -> Value:
+    """Each element is the sum of what the windows that contain it have in its place."""
+    arguments = operation.arguments
+    gradient = lowering.value(arguments["grad_in"])
+    size, step, shape = arguments["size"], arguments["step"], operation.shape
+    axis = arguments["dim"] % len(shape)
+    count = gradient.shape[axis]
+
+    def at(indices: Indices) -> Term:
+        *outer, within = indices
+        first = apply("sub", outer[axis], within)
+        conditions = [inside(first, (count - 1) * step + 1)]
+        place: Term = clamped(first, (count - 1) * step + 1)
+        if step > 1:
+            conditions.append(apply("eq", apply("mod", place, integer(step)), integer(0)))
+            place = apply("floordiv", place, integer(step))
+        window = (*outer[:axis], clamped(place, count), *outer[axis + 1 :], within)
+        return either(all_of(*conditions), lowering.element(gradient, window), number(0.0))
+
+    every = Lazy((*shape, size), gradient.dtype, at)
+    return lowering.reduce("sum", every, [len(shape)], keep=False)

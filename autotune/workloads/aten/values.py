@@ -120,6 +120,24 @@ def expanded(value: Value, shape: Shape) -> Value:
     return Lazy(shape, value.dtype, at)
 
 
+def windows(value: Value, axis: int, size: int, step: int) -> Value:
+    """Windows along an axis, `step` apart; the elements of a window are the last axis."""
+    count = (value.shape[axis] - size) // step + 1
+    shape = (*value.shape[:axis], count, *value.shape[axis + 1 :], size)
+    if isinstance(value, Strided):
+        strides = [*value.strides, value.strides[axis]]
+        strides[axis] *= step
+        return Strided(
+            value.tensor, value.elements, shape, tuple(strides), value.offset, value.dtype
+        )
+
+    def at(indices: Indices) -> Term:
+        index = apply("add", apply("mul", indices[axis], integer(step)), indices[-1])
+        return value.at((*indices[:axis], index, *indices[axis + 1 : -1]))
+
+    return Lazy(shape, value.dtype, at)
+
+
 def sliced(value: Value, axis: int, start: int, stop: int, step: int) -> Value:
     """Every ``step``-th element from ``start`` to before ``stop`` along an axis."""
     size = max(0, -(-(stop - start) // step))

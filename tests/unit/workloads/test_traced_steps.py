@@ -207,6 +207,8 @@ MODULES: list[tuple[str, Callable[[], Any]]] = [
         lambda m, x: m.p((x.permute(0, 2, 3, 1) * 2).permute(0, 3, 1, 2)) * x, p=nn.AdaptiveAvgPool2d(1))),
     ("strided view", forward(
         lambda m, x: m.c(x).as_strided((2, 3, 2, 2), (108, 36, 12, 2), 7), c=nn.Conv2d(3, 3, 1))),
+    ("windows", forward(lambda m, x: m.c(x).unfold(2, 3, 2).unfold(3, 2, 1).mean((4, 5)), c=nn.Conv2d(3, 3, 1))),
+    ("windows that leave gaps", forward(lambda m, x: m.c(x).unfold(3, 2, 3).tanh().sum(4), c=nn.Conv2d(3, 3, 1))),
     ("turned strided view", forward(
         lambda m, x: m.c(x).as_strided((2, 3, 3, 2), (108, 1, 7, 24), 4), c=nn.Conv2d(3, 3, 1))),
 ]  # fmt: skip

@@ -255,16 +255,12 @@ def _usage(error: typer.TyperException) -> tuple[str, str]:
 
 
 def _report_bug(error: Exception, as_json: bool) -> int:
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # PyTorch's words.
-        if is_verbose():
-            traceback.print_exception(error)
-        message = (
-            f"there is not enough memory: {error}" if str(error) else "there is not enough memory"
-        )
-        hint = "use a smaller batch, input or model, or end other programs"
-        return _fail(AutotuneError.kind, message.splitlines()[0], hint, 1, as_json)
     if is_verbose():
         traceback.print_exception(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # PyTorch's words.
+        message = ": ".join(("there is not enough memory", *str(error).splitlines()[:1]))
+        hint = "use a smaller batch, input or model, or end other programs"
+        return _fail(AutotuneError.kind, message, hint, 1, as_json)
     what = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__
     hint = "" if is_verbose() else "run it again with -v for the traceback, and report it"
     return _fail(_BUG, what, hint, 1, as_json)

@@ -17,7 +17,7 @@ from autotune.cli.shared import (
     write_text,
 )
 from autotune.jobs.steps import measured_plan
-from autotune.studies.space import configuration_text, interval_text, moving_text
+from autotune.studies.space import configuration_text, emulated_text, interval_text, moving_text
 
 
 def show_plan(
@@ -87,7 +87,7 @@ def _show(result: dict[str, Any]) -> None:
     for mark in result["measured"]["marks"]:
         write_text(f"doubtful: {mark}")
     if result["emulated"]:
-        write_text(f"{result['emulated']}: times and joules are predicted by a model, not measured")
+        write_text(emulated_text(result["emulated"]))
 
 
 __all__ = ["show_plan"]

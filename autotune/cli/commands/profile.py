@@ -143,6 +143,8 @@ def profile(
 
 def show(found: dict[str, Any], folder: Path) -> None:
     """Prints a profile: roles, then the longest calls."""
+    from autotune.studies.space import emulated_text
+
     heads = (
         number("time"),
         number("share"),
@@ -179,9 +181,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
     for mark in found["marks"]:
         write_text(f"doubtful: {mark}")
     if found["emulated"]:
-        write_text(
-            f"{found['device']['emulated']}: times and joules are predicted by a model, not measured"
-        )
+        write_text(emulated_text(found["device"]["emulated"]))
     write_text(f"run folder: {folder}")
 
 

@@ -52,7 +52,7 @@ def compare(
       autotune cpu-config compare logs/20260102T030405Z-cpu-config-sm8150 best default --by energy
     """
     from autotune.jobs.steps import ComparisonRequest, compare_points
-    from autotune.studies.space import compared_text, configuration_text
+    from autotune.studies.space import compared_text, configuration_text, emulated_text
 
     done = compare_points(ComparisonRequest(run, first, second, by, seed))
     if json:
@@ -64,7 +64,7 @@ def compare(
     write_text(compared_text((first, second), done.content))
     print(f"{done.content['blocks']} blocks; run folder: {done.path}")
     if done.emulated:
-        print(f"{done.emulated}: times and joules are predicted by a model, not measured")
+        print(emulated_text(done.emulated))
     write_next("report", done.path)
     return 0
 

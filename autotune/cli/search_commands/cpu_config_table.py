@@ -11,6 +11,7 @@ from autotune.studies.space import (
     GAINS,
     configuration_text,
     doubts,
+    emulated_text,
     exhaustive_text,
     fronts_text,
     gain_text,
@@ -68,9 +69,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
         f"run folder: {folder}"
     )
     if found["emulated"]:
-        write_text(
-            f"{found['device']['emulated']}: times and joules are predicted by a model, not measured"
-        )
+        write_text(emulated_text(found["device"]["emulated"]))
 
 
 def _show_sequential(other: dict[str, Any] | None) -> None:

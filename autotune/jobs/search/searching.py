@@ -75,7 +75,7 @@ from autotune.studies.run import (
     result,
     study_of,
 )
-from autotune.studies.space import CpuConfiguration, needs_energy
+from autotune.studies.space import CpuConfiguration, emulated_text, needs_energy
 
 Events = tuple[dict[str, Any], ...]
 Listener = Callable[[Mapping[str, Any]], None]
@@ -236,9 +236,7 @@ class Search:
             if request.storage is not None:
                 progress.notice(f"study: '{request.study}' in {hidden(request.storage)}")
             if chosen.info.emulated:
-                progress.notice(
-                    f"{chosen.info.emulated}: times and joules are predicted by a model, not measured"
-                )
+                progress.notice(emulated_text(chosen.info.emulated))
             if not chosen.info.rooted:
                 progress.notice("no root: clocks are left to the system, and only observed")
             # A resumed run begins measurements at the same temperatures as before.

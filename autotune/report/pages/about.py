@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.report.pages.html_page import download, facts
+from autotune.studies.space import emulated_text
 
 _TOLD_APART = ("tasks", "space", "kind", "step", "profile")
 
@@ -19,7 +20,7 @@ def device_name(device: Mapping[str, Any]) -> str:
 def emulated_notice(device: Mapping[str, Any]) -> str:
     """Returns the notice that figures come from a model; empty for a real device."""
     told = device.get("emulated") or ""
-    return f"{told}: times and joules are predicted by a model, not measured" if told else ""
+    return emulated_text(told) if told else ""
 
 
 def asked(

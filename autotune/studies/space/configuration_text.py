@@ -76,6 +76,11 @@ def _inverse(ratio: float) -> float:
     return 1 / ratio if ratio else math.inf
 
 
+def emulated_text(emulated: str) -> str:
+    """Returns the notice that figures come from a model, with what is emulated."""
+    return f"{emulated}: times and joules are predicted by a model, not measured"
+
+
 def fronts_text(found: Mapping[str, Any]) -> str:
     """Compares the Pareto front of a joint search with that of tuning kernels first, then cores."""
     told = (

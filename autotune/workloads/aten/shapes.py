@@ -279,16 +279,21 @@ def _scattered(
     def at(indices: Indices) -> Term:
         distance = apply("add", indices[axis], integer(-start))
         conditions = [inside(distance, stop - start)]
-        if step > 1:
-            safe = clamped(distance, base.shape[axis])
-            conditions.append(apply("eq", apply("mod", safe, integer(step)), integer(0)))
-            place = clamped(apply("floordiv", safe, integer(step)), size)
-        else:
-            place = clamped(distance, size)
+        place, more = _counted(distance, base.shape[axis], step, size)
+        conditions += more
         element = lowering.element(source, (*indices[:axis], place, *indices[axis + 1 :]))
         return either(all_of(*conditions), element, lowering.element(base, indices))
 
     return Lazy(base.shape, base.dtype, at)
+
+
+def _counted(distance: Term, extent: int, step: int, count: int) -> tuple[Term, list[Term]]:
+    """The number of a step, of `count` along an axis, and what must hold if one ends at that distance."""
+    if step == 1:
+        return clamped(distance, count), []
+    safe = clamped(distance, extent)
+    place = clamped(apply("floordiv", safe, integer(step)), count)
+    return place, [apply("eq", apply("mod", safe, integer(step)), integer(0))]
 
 
 @lowers("as_strided.default")
@@ -355,12 +360,9 @@ def _unfold_backward(lowering: Lowering, operation: Operation) -> Value:
     def at(indices: Indices) -> Term:
         *outer, within = indices
         first = apply("sub", outer[axis], within)
-        conditions = [inside(first, (count - 1) * step + 1)]
-        place: Term = clamped(first, (count - 1) * step + 1)
-        if step > 1:
-            conditions.append(apply("eq", apply("mod", place, integer(step)), integer(0)))
-            place = apply("floordiv", place, integer(step))
-        window = (*outer[:axis], clamped(place, count), *outer[axis + 1 :], within)
+        place, more = _counted(first, shape[axis], step, count)
+        window = (*outer[:axis], place, *outer[axis + 1 :], within)
+        conditions = [inside(first, (count - 1) * step + 1), *more]
         return either(all_of(*conditions), lowering.element(gradient, window), number(0.0))
 
     every = Lazy((*shape, size), gradient.dtype, at)

@@ -372,7 +372,7 @@ class _Reader:
         what = f"{node.target} in {module or 'the step'}"
         if written:
             # PyTorch converts by itself too: under autocast, and before an FFT.
-            what = written if "_to_copy" in what else f"{written} ({what})"
+            what = written if "_to_copy" in str(node.target) else f"{written} ({what})"
         if "as_strided" in str(node.target) and not node.args[0].meta["val"].is_contiguous():
             raise UsageError(
                 f"{self._name}: {what} depends on how its input lies in memory",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 _RESAMPLES = 2000
@@ -166,7 +166,7 @@ def _student_of_logs(values: Floats, confidence: float) -> Interval:
 def _student(values: Floats, confidence: float) -> Interval:
     """Returns the mean of at least two values, with Student's interval."""
     count = len(values)
-    quantile = float(stdtrit(count - 1, (1.0 + confidence) / 2.0))
+    quantile = float(scipy.special.stdtrit(count - 1, (1.0 + confidence) / 2.0))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(count)
     mean = float(values.mean())
     return Interval(mean, mean - half, mean + half)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from compiled import check_kernel
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -115,6 +116,7 @@ def test_every_form_computes_what_the_plain_step_computes(
         ), name
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(nets, st.sampled_from([False, True]))
 def test_every_formulation_of_every_fused_kernel_is_right(net: Any, last: bool) -> None:

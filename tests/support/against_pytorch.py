@@ -41,6 +41,13 @@ def captured(
 
 def distance(given: Any, batch: int, *, channels_last: bool, **options: Any) -> float:
     """How far loss, gradients and buffers of a captured step are from PyTorch's, beside the largest of each."""
+    return compared(given, batch, channels_last=channels_last, **options)[0]
+
+
+def compared(
+    given: Any, batch: int, *, channels_last: bool, **options: Any
+) -> tuple[float, StepGraph]:
+    """The same distance, and the captured step."""
     graph, values = captured(given, batch, channels_last=channels_last, **options)
     from module_step import given_masks  # It imports PyTorch.
 
@@ -64,7 +71,7 @@ def distance(given: Any, batch: int, *, channels_last: bool, **options: Any) -> 
     finally:
         module.float()
         module.load_state_dict(before)
-    return worst
+    return worst, graph
 
 
 def _eager(wanted: Any, plain: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

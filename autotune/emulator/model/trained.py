@@ -33,6 +33,8 @@ _NOISE = tuple(math.exp(0.02 * NormalDist().inv_cdf((i + 0.5) / 8)) for i in ran
 """Factors on the model's time of a step: normal, 2 %. There are few, so that computed steps can be cached."""
 _BURST_S = 0.05
 """Steps with short calls are done together for about this long, and reported by one line."""
+_BURSTS = 8
+"""Bursts between two single steps: a single step costs as much as all of its calls."""
 _SHORT_CALL_S = 1e-3
 _LIMITS = "scaling_max_freq", "scaling_min_freq"
 
@@ -164,7 +166,7 @@ class StepRunner:
         self._read = read
         self._khz: dict[str, int] = {}
         self._done = 0
-        self._burst, self._spans = 1, [0.0]
+        self._burst, self._bursts_left, self._spans = 1, 0, [0.0]
         self._settings, self._at = [_Setting(None, options.threads, {})], {0: 0}
         used: dict[int, int] = {}
         file = options.settings or options.switches
@@ -221,12 +223,15 @@ class StepRunner:
                     writes, wait = (), 0.0
 
     def _next_burst(self) -> int:
-        """Returns how many steps to do together next: one after a burst, or if calls are long or change cores."""
+        """Returns how many steps to do together next: one after `_BURSTS`, or if calls are long or change cores."""
         step_s = sum(self._spans)
         short = 0 < step_s < _SHORT_CALL_S * self._ends[-1] and len(set(self._at.values())) == 1
-        again = self._burst > 1 or not short
+        if self._burst == 1:
+            self._bursts_left = _BURSTS
+        self._bursts_left -= 1
         left = self._options.steps - self._done
-        self._burst = 1 if again else int(max(1, min(_BURST_S / step_s, left)))
+        alone = self._bursts_left < 0 or not short
+        self._burst = 1 if alone else int(max(1, min(_BURST_S / step_s, left)))
         return self._burst
 
     def _change_s(self, old: _Setting, new: _Setting) -> float:

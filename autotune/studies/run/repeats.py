@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from autotune.measurement import TIE, Interval, Winner, median
 from autotune.studies.bench import Bench, Measured
@@ -65,7 +65,7 @@ class Spread:
     def interval(self, ratio: float, first: int, then: int) -> Interval:
         """Returns a ratio of the means of `then` and `first` runs, with its 98 % interval (Student's)."""
         tail = (1 + DRIFT_CONFIDENCE) / 2
-        half = float(stats.t.ppf(tail, _PRIOR_RUNS + self._pairs)) * self.deviation
+        half = float(stdtrit(_PRIOR_RUNS + self._pairs, tail)) * self.deviation
         half *= math.sqrt(1 / first + 1 / then)
         return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from autotune.workloads.expressions.described import Described, Stage
 from autotune.workloads.expressions.terms import Apply, Axis, Constant, Load, Term, walk
@@ -28,8 +28,9 @@ _NUMPY: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "log": np.log,
         "sqrt": np.sqrt,
         "tanh": np.tanh,
-        "sigmoid": special.expit,
-        "erf": special.erf,
+        # SciPy imports a part of itself when it is first used.
+        "sigmoid": lambda x: scipy.special.expit(x),
+        "erf": lambda x: scipy.special.erf(x),
         "sin": np.sin,
         "cos": np.cos,
         "log1p": np.log1p,

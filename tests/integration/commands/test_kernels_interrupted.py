@@ -60,8 +60,10 @@ def resumed(folder: Path, trials: int) -> None:
     assert len(defaults) == len(set(defaults)) == 3
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.quick), signal.SIGTERM, signal.SIGHUP],
+)
 def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -219,7 +219,9 @@ def starter(folder: Path) -> Path:
     return program
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zsh", "fish"))]
+)
 def test_shells_complete(shell: str, folder: Path, starter: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell}: apt-get install {shell}")
@@ -233,6 +235,7 @@ def test_shells_complete(shell: str, folder: Path, starter: Path) -> None:
     assert not (folder / "PWNED").exists()
 
 
+@pytest.mark.slow
 def test_bash_completes_cut_words_and_open_quotes(
     folder: Path, starter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 STEP = ("step", "--model", "net.py:make", "--batch", "2", "--steps", "4")
 
 
+@pytest.mark.slow
 def test_what_a_model_prints_is_not_in_json_and_it_is_made_once(folder: Path) -> None:
     arguments = ("kernels", "--model", "net.py:make", "--batch", "2", "--trials", "2")
     done = run(folder, *arguments, "--json")

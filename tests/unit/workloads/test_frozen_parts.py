@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from against_pytorch import captured, distance
+from against_pytorch import captured, compared, distance
 
 from autotune.errors import UsageError
 from autotune.workloads import Step, StepGraph
@@ -77,8 +77,8 @@ def test_a_frozen_part_in_evaluation_mode_is_pytorchs(
     torch.manual_seed(1)
     net = seasoned(make())
     options: dict[str, Any] = {"channels_last": last, "input_shape": shape, "train": EVAL}
-    assert distance(net, 2, **options) < TOLERANCE
-    graph, _ = captured(net, 2, **options)
+    far, graph = compared(net, 2, **options)
+    assert far < TOLERANCE
     assert len(_once(graph)) >= once
     assert "sqrt" not in _text(graph)
 
@@ -157,8 +157,9 @@ def test_a_steps_own_modes_and_patterns_count_too() -> None:
     step = Step(
         net, torch.zeros(2, *SHAPE), torch.zeros(2, dtype=torch.int64), F.cross_entropy, EVAL
     )
-    assert distance(step, 2, channels_last=True) < TOLERANCE
-    assert _once(captured(step, 2, channels_last=True)[0])
+    far, graph = compared(step, 2, channels_last=True)
+    assert far < TOLERANCE
+    assert _once(graph)
 
 
 def test_evaluation_mode_with_nothing_that_trains_is_refused() -> None:

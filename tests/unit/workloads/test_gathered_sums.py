@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from against_pytorch import captured, distance
+from against_pytorch import compared
 
 from autotune.workloads import Step, StepGraph
 
@@ -38,7 +38,9 @@ class Last(nn.Module):
     ("kind", "options", "gates", "layers"),
     [
         (nn.LSTM, {}, 4, 1),
-        (nn.LSTM, {"num_layers": 2, "bidirectional": True}, 4, 4),
+        pytest.param(
+            nn.LSTM, {"num_layers": 2, "bidirectional": True}, 4, 4, marks=pytest.mark.slow
+        ),
         (nn.GRU, {"bias": False}, 3, 1),
         (nn.RNN, {"num_layers": 2}, 1, 2),
     ],
@@ -48,8 +50,8 @@ def test_a_recurrent_weight_has_one_gradient_over_all_steps(
 ) -> None:
     torch.manual_seed(1)
     step = Step(Last(kind, **options), torch.randn(2, 9, 5), torch.tensor([0, 2]), F.cross_entropy)
-    assert distance(step, 2, channels_last=last) < TOLERANCE
-    graph, _ = captured(step, 2, channels_last=last)
+    far, graph = compared(step, 2, channels_last=last)
+    assert far < TOLERANCE
     recurrent = [sizes for sizes in weight_gradients(graph) if sizes[1:] == (8 * gates, 8)]
     assert len([m for m, _, _ in recurrent if m >= 2 * 7]) >= layers
     assert all(m > 2 for m, _, _ in recurrent)
@@ -82,6 +84,6 @@ def test_terms_of_one_shape_are_gathered_if_there_are_many(
 ) -> None:
     torch.manual_seed(1)
     step = Step(Shared(*rows), torch.randn(sum(rows), 6))
-    assert distance(step, sum(rows), channels_last=False) < TOLERANCE
-    graph, _ = captured(step, sum(rows), channels_last=False)
+    far, graph = compared(step, sum(rows), channels_last=False)
+    assert far < TOLERANCE
     assert [m for m, n, k in weight_gradients(graph) if (n, k) == (4, 6)] == found

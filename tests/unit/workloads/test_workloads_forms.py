@@ -206,6 +206,7 @@ def test_no_two_tensors_that_live_at_once_share_memory(model: str, form: StepFor
         assert (alive & meets).sum() == 1  # itself
 
 
+@pytest.mark.slow
 def test_recomputation_and_micro_batches_need_less_memory() -> None:
     wanted = TrainingStep("mobilenet_v2", 4)
     sizes = {

@@ -203,7 +203,7 @@ def check(seed: int, layouts: Iterable[bool]) -> None:
     for channels_last in layouts:
         try:
             far = distance(step, program.shape[0], channels_last=channels_last)
-        except UsageError as refused:  # Of a program that nothing reaches through, such as a ReLU of negative values.
+        except UsageError as refused:  # Nothing reaches through it: a ReLU of negative values, say.
             assert "the gradient of every parameter is 0" in refused.message
             assert not learns
         else:

@@ -89,7 +89,6 @@ SPECS = (
     ("opencl wave64", "matmul:m=16,n=32,k=16", "gemm"),
     ("adreno fp16", "matmul:m=8,n=36,k=20", "gemm"),
     ("mali fp16", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
-    ("mali fp16", "conv2d:n=1,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", "gemm"),
     ("mali fp16", "matmul:m=8,n=36,k=20", "gemm"),
     ("adreno", "conv2d:n=1,c=3,h=5,w=5,k=8,r=3,s=3,stride=1,pad=1", ""),
     ("adreno", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
@@ -97,8 +96,6 @@ SPECS = (
     ("adreno", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", "gemm_phases"),
     ("adreno", "conv2d:n=1,c=3,h=17,w=16,k=8,r=5,s=5,stride=2,pad=1", "few_channels"),
     ("adreno", "matmul:m=8,n=36,k=20", ""),
-    ("mali", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4", "windows"),
-    ("mali", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", "gemm_phases"),
     ("mali", "conv2d:n=1,c=3,h=17,w=16,k=8,r=5,s=5,stride=2,pad=1", "few_channels"),
     ("mali", "matmul:m=4,n=36,k=20", ""),
     ("opencl", "bmm:b=3,m=4,n=20,k=12", ""),
@@ -130,6 +127,9 @@ SPECS = (
     ("opencl", "adam:size=37", ""),
 )
 MORE_SPECS = (
+    ("mali", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", "gemm_phases"),
+    ("mali", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4", "windows"),
+    ("mali fp16", "conv2d:n=1,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", "gemm"),
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("mali", "conv2d:n=1,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("opencl", "conv2d:n=1,c=8,h=7,w=8,k=9,r=3,s=3,stride=1,pad=1", "winograd_gemm"),

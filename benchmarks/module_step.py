@@ -99,7 +99,38 @@ def given_masks(given: Arrays) -> Iterator[None]:
         mask = torch.as_tensor(next(masks), dtype=x.dtype)
         return x * (mask.reshape(x.shape) if mask.numel() == x.numel() else mask)  # One a channel.
 
-    with mock.patch.multiple(torch.nn.functional, dropout=dropout, dropout2d=dropout):
+    def attention(
+        q: Any,
+        k: Any,
+        v: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        if not dropout_p:
+            return own_attention(
+                q, k, v, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        if enable_gqa:
+            k, v = (one.repeat_interleave(q.shape[-3] // one.shape[-3], -3) for one in (k, v))
+        scores = q @ k.transpose(-2, -1) * (q.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        if attn_mask is not None and attn_mask.dtype is torch.bool:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        return dropout(scores.softmax(-1), dropout_p) @ v
+
+    own_attention = torch.nn.functional.scaled_dot_product_attention
+    with mock.patch.multiple(
+        torch.nn.functional,
+        dropout=dropout,
+        dropout2d=dropout,
+        scaled_dot_product_attention=attention,
+    ):
         yield
 
 

@@ -19,6 +19,9 @@ F = torch.nn.functional
 
 COUNT, EXHAUSTIVE = 1000, 10_000
 TOLERANCE = 1e-5
+SHAPES = (
+    (2, 6), (3, 5, 4), (2, 4, 7, 6), (2, 3, 8, 8), (1, 5), (2, 1, 6), (1, 3, 1), (2, 1, 6, 5), (1, 4, 1, 7), (2, 3, 6, 1),
+)  # fmt: skip
 
 Draw = random.Random
 Layer = Callable[[Draw, tuple[int, ...], nn.ParameterList], Callable[[Any], Any] | None]
@@ -168,7 +171,7 @@ class Program(nn.Module):
         super().__init__()
         draw = random.Random(seed)
         self.own = nn.ParameterList()
-        self.shape = draw.choice([(2, 6), (3, 5, 4), (2, 4, 7, 6), (2, 3, 8, 8)])
+        self.shape = draw.choice(SHAPES)
         self.steps: list[tuple[Callable[[Any], Any], int]] = []
         self.own.append(nn.Parameter(torch.randn(*self.shape[1:])))
         values = [torch.randn(self.shape)]

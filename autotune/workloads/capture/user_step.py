@@ -31,7 +31,8 @@ class Step:
         inputs: Example tensors of what the module takes: one tensor, a tuple of arguments, or a dict of named
             arguments. Nested lists, tuples and dicts of tensors are allowed. Float tensors are float32.
         targets: Example tensors that the loss takes after the module's result; one tensor or a tuple.
-        loss: Called as ``loss(module(*inputs), *targets)``; None where the module returns the loss itself.
+        loss: Called as ``loss(module(*inputs), *targets)``; None where the module returns the loss itself, or a
+            result whose ``loss`` it is, as models of Hugging Face do when labels are among their inputs.
         train: Patterns of the names of parameters that train, such as ``("head.*",)``, or ``("last:2",)`` for the
             last two layers that have parameters. None trains those that require a gradient. With ``frozen:eval``
             among them, layers that do not train are put into evaluation mode.
@@ -186,8 +187,22 @@ def _own(
 
 
 def _own_loss(value: Any) -> Any:
-    """The loss of a module that returns it."""
-    return value.reshape(()) if value.numel() == 1 else value
+    """The loss of a module that returns it: alone, or as `loss` of its result, as Hugging Face's models do.
+
+    Raises:
+        UsageError: The result has no loss.
+    """
+    torch = import_torch()
+    found = value
+    if not isinstance(value, torch.Tensor):
+        found = value.get("loss") if isinstance(value, Mapping) else getattr(value, "loss", None)
+    if not isinstance(found, torch.Tensor):
+        raise UsageError(
+            f"the module returns {type(value).__name__}, and no loss",
+            hint="give Step a loss that takes the module's result; a model of Hugging Face returns its loss where "
+            "labels are among its inputs",
+        )
+    return found.reshape(()) if found.numel() == 1 else found
 
 
 def _tuple(given: Any) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -265,6 +266,19 @@ class QLearning(nn.Module):
         return F.smooth_l1_loss(chosen, best)
 
 
+class Labelled(nn.Module):
+    """Its result has the loss beside other things, in an object or a dict, if there are labels."""
+
+    def __init__(self, result: Callable[..., Any]) -> None:
+        super().__init__()
+        self.line, self.result = nn.Linear(5, 3), result
+
+    def forward(self, x: Any, labels: Any = None) -> Any:
+        scores = self.line(x)
+        loss = None if labels is None else F.cross_entropy(scores, labels)
+        return self.result(loss=loss, scores=scores)
+
+
 class Unet(nn.Module):
     """Transposed convolution, interpolation, normalisations by sample."""
 
@@ -392,6 +406,9 @@ STEPS: list[tuple[str, Callable[[], Step]]] = [
     ("decoder", lambda: Step(
         nn.TransformerDecoderLayer(16, 2, 32, 0.0, batch_first=True), (normal(2, 5, 16), normal(2, 4, 16)),
         normal(2, 5, 16), F.mse_loss)),
+    ("loss in an object", lambda: Step(
+        Labelled(SimpleNamespace), {"x": normal(4, 5), "labels": classes(3, 4)})),
+    ("loss in a dict", lambda: Step(Labelled(dict), {"x": normal(4, 5), "labels": classes(3, 4)})),
     ("activations", lambda: Step(
         nn.Sequential(
             nn.Linear(5, 8), nn.CELU(), nn.Mish(), nn.GLU(), nn.Tanhshrink(), nn.Softsign(), nn.LogSigmoid(),

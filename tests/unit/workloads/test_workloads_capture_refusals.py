@@ -143,6 +143,7 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("line ", "of test_workloads_capture_refusals.py", "makes bfloat16")),
     ("fft", forward(lambda m, x: torch.fft.fft2(x).abs()),
      ("line ", "of test_workloads_capture_refusals.py makes complex64")),
+    ("no loss", lambda: Step(Pair(), torch.zeros(2, 108)), ("returns tuple, and no loss", "give Step a loss")),
     ("data parallel", lambda: nn.DataParallel(nn.Sequential(nn.Flatten(), nn.Linear(108, 4))),
      ("the model is wrapped by nn.DataParallel", "return model.module")),
     ("compiled", compiled, ("the model is wrapped by torch.compile",)),

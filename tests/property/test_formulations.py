@@ -65,6 +65,9 @@ DESCRIBED = (
     "expr:(in f 4 5)(in i 3)(map 3 5 = (at 0 (min (max (at 1 a0) 0) 3) a1))(out 0)",
     "expr:(in f 3 6)(map 6 = (at 0 (floordiv a0 2) (mod a0 2)))(map 6 = (float (int (mul 3.0 (at 1 a0)))))"
     "(out 1 0)",
+    # Ints that leave 32 bits wrap around, also where an index is made of them.
+    "expr:(in i 7)(map 7 = (abs (neg (add (mul (add (at 0 a0) a0) 2000000011) (sub -2147483640 a0)))))(out 0)",
+    "expr:(in f 4 5)(in i 3)(map 3 5 = (at 0 (min (max (mul (add (at 1 a0) a0) 2000000011) 0) 3) a1))(out 0)",
     "expr:(in i 7)(sum 1 / 7 = (int (ne (at 0 a1) 3)))(out 0)",
     "expr:(in f 3 5)(max 3 / 5 = (at 0 a0 a1))(map 3 5 = (exp (sub (at 0 a0 a1) (at 1 a0))))"
     "(sum 3 / 5 = (at 2 a0 a1))(map 3 5 = (div (at 2 a0 a1) (at 3 a0)))(out 3)",

@@ -9,7 +9,17 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.registry import Tensors, epilogue, formulation
-from autotune.workloads.expressions import Apply, Axis, Constant, Described, Load, Stage, Term, walk
+from autotune.workloads.expressions import (
+    Apply,
+    Axis,
+    Constant,
+    Described,
+    Load,
+    Stage,
+    Term,
+    walk,
+    wrapping,
+)
 from autotune.workloads.operators import Expression
 
 _COMBINED: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -81,6 +91,7 @@ def _value(
             always find that the way there and back changes nothing.
     """
     done: dict[Any, Any] = {}
+    wraps = wrapping(stage.body, (*stage.shape, *stage.reduced))
     itself = tuple(Axis(at) for at in range(len(stage.shape)))
     for term in walk(stage.body):
         match term:
@@ -99,9 +110,23 @@ def _value(
             case Apply() if _guards(term):
                 condition, yes, no = (done[one] for one in term.arguments)
                 done[term] = _branch(condition, yes, no, te.const(0, _DTYPES[term.type]))
+            case Apply() if term in wraps:
+                done[term] = _wrapped(term.function, [done[one] for one in term.arguments])
             case Apply():
                 done[term] = _APPLIED[term.function](*[done[one] for one in term.arguments])
     return done[stage.body]
+
+
+def _wrapped(function: str, ints: Sequence[Any]) -> Any:
+    """A result that wraps around: signed arithmetic of C and LLVM is not defined there, unsigned is."""
+    if function == "abs":
+        (x,) = ints
+        return tirx.Select(x < 0, _wrapped("neg", [x]), x)
+    unsigned = [one.astype("uint32") for one in ints]
+    if function == "neg":
+        unsigned = [te.const(0, "uint32"), *unsigned]
+        function = "sub"
+    return _APPLIED[function](*unsigned).astype("int32")
 
 
 def _guards(term: Apply) -> bool:

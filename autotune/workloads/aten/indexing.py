@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from autotune.workloads.aten.lowering import Lowering
 from autotune.workloads.aten.pointwise import as_type, dtype_of
 from autotune.workloads.aten.program import Operation, Ref
 from autotune.workloads.aten.registry import lowers
+from autotune.workloads.aten.scattering import Scatter, scattered
 from autotune.workloads.aten.values import Indices, Lazy, Shape, Value, expanded
 from autotune.workloads.expressions import Axis, Term, all_of, apply, clamped, integer, number
 
@@ -45,14 +45,21 @@ def _embedding_backward(lowering: Lowering, operation: Operation) -> Value:
     skipped = operation.arguments["padding_idx"]
     if operation.arguments["scale_grad_by_freq"]:
         raise lowering.refused(operation, "scales gradients by frequency", "leave that out")
-    rank = len(index.shape)
-    taps = tuple(Axis(2 + at) for at in range(rank))
-    row, column = Axis(0), Axis(1)
-    hit = apply("eq", lowering.element(index, taps), row)
-    if skipped >= 0:
-        hit = all_of(hit, apply("ne", row, integer(skipped)))
-    body = apply("select", hit, lowering.element(dy, (*taps, column)), number(0.0))
-    return lowering.window("sum", operation.shape, index.shape, body, "float32")
+
+    def row(taps: Indices) -> Indices:
+        found = lowering.element(index, taps)
+        if skipped >= 0:
+            found = apply("select", apply("eq", found, integer(skipped)), integer(-1), found)
+        return (found,)
+
+    added = Scatter(
+        operation.shape,
+        (0,),
+        index.shape,
+        row,
+        lambda taps, rest: lowering.element(dy, (*taps, *rest)),
+    )
+    return scattered(lowering, added)
 
 
 @lowers("scatter.value", "scatter.src", "scatter_add.default")
@@ -169,21 +176,21 @@ def _index_put(lowering: Lowering, operation: Operation) -> Value:
         *(base.shape[axis] for axis in plain[first:]),
     )
     values = lowering.somehow_stored(expanded(lowering.value(operation.arguments["values"]), shape))
-    rank = len(base.shape)
-    own = tuple(Axis(at) for at in range(rank))
-    taps = tuple(Axis(rank + at) for at in range(len(between)))
-    rest = [own[axis] for axis in plain]
-    places = _places(lowering, base, chosen, taps, [integer(0)] * len(plain))
-    hits = [
-        apply("eq", place, own[axis])
-        for axis, (place, one) in enumerate(zip(places, chosen, strict=True))
-        if one is not None
-    ]
-    element = lowering.element(values, (*rest[:first], *taps, *rest[first:]))
-    body = apply("select", all_of(*hits), element, number(0.0))
-    if math.prod(base.shape) * math.prod(between) > 2**31:
-        raise lowering.refused(operation, "is too large", "gather fewer elements")
-    added = lowering.window("sum", base.shape, between, body, "float32")
+
+    def place(taps: Indices) -> Indices:
+        found = _places(lowering, base, chosen, taps, [integer(0)] * len(plain))
+        return tuple(one for one, index in zip(found, chosen, strict=True) if index is not None)
+
+    added = scattered(
+        lowering,
+        Scatter(
+            base.shape,
+            tuple(axis for axis, one in enumerate(chosen) if one is not None),
+            between,
+            place,
+            lambda taps, rest: lowering.element(values, (*rest[:first], *taps, *rest[first:])),
+        ),
+    )
     return Lazy(
         base.shape,
         dtype_of(operation),

@@ -1,5 +1,6 @@
 from .described import MOST_OPERANDS, Combiner, Described, ElementType, Operand, Stage
 from .evaluation import evaluate_described
+from .ranges import wrapping
 from .terms import (
     FUNCTIONS,
     Apply,
@@ -48,5 +49,6 @@ __all__ = [
     "truth",
     "Type",
     "walk",
+    "wrapping",
     "written",
 ]

@@ -12,6 +12,7 @@ import scipy
 from numpy.typing import NDArray
 
 from autotune.workloads.expressions.described import Described, Stage
+from autotune.workloads.expressions.ranges import wrapping
 from autotune.workloads.expressions.terms import Apply, Axis, Constant, Load, Term, walk
 
 Array = NDArray[Any]
@@ -101,6 +102,7 @@ def _block(stage: Stage, tensors: Sequence[Array], first: range) -> Array:
     loops = [first, *(range(n) for n in (*stage.shape[1:], *stage.reduced))]
     sizes = [len(loop) for loop in loops]
     done: dict[Term, Any] = {}
+    wraps = wrapping(stage.body, (*stage.shape, *stage.reduced))
     for term in walk(stage.body):
         match term:
             case Axis(number=at):
@@ -113,6 +115,8 @@ def _block(stage: Stage, tensors: Sequence[Array], first: range) -> Array:
                 done[term] = tensors[term.source][tuple(done[index] for index in term.at)]
             case Apply():
                 done[term] = _NUMPY[term.function](*[done[one] for one in term.arguments])
+                if term in wraps:
+                    done[term] = np.asarray(done[term]).astype(np.int32).astype(np.int64)
     whole = np.broadcast_to(done[stage.body], sizes)
     if stage.combiner == "map":
         return whole

@@ -33,12 +33,10 @@ def check_indices(
         shape_of: Shape of a source, by its number.
 
     Raises:
-        UsageError: An index could be negative or too large, or could overflow 32 bits.
+        UsageError: An index could be negative or too large.
     """
-    ranges: dict[Term, Range] = {}
+    ranges, _ = _ranges(body, extents)
     for term in walk(body):
-        if term.type == "int":
-            ranges[term] = _range(term, extents, ranges)
         if isinstance(term, Load):
             for axis, (index, size) in enumerate(zip(term.at, shape_of(term.source), strict=True)):
                 if index.type != "int":
@@ -54,7 +52,32 @@ def check_indices(
                     )
 
 
+def wrapping(body: Term, extents: Sequence[int]) -> frozenset[Term]:
+    """Returns the parts of a term whose ints can leave 32 bits: such results wrap around.
+
+    Args:
+        body: The term.
+        extents: Size of each loop.
+    """
+    return _ranges(body, extents)[1]
+
+
+def _ranges(body: Term, extents: Sequence[int]) -> tuple[dict[Term, Range], frozenset[Term]]:
+    """The values that each int can take, and the terms that wrap around, which can take any."""
+    ranges: dict[Term, Range] = {}
+    wraps = set()
+    for term in walk(body):
+        if term.type == "int":
+            low, high = _range(term, extents, ranges)
+            if low < LEAST_INT or high > MOST_INT:
+                wraps.add(term)
+                low, high = _ANY
+            ranges[term] = low, high
+    return ranges, frozenset(wraps)
+
+
 def _range(term: Term, extents: Sequence[int], ranges: dict[Term, Range]) -> Range:
+    """The values of a term of exact ints."""
     match term:
         case Axis():
             return 0, extents[term.number] - 1
@@ -62,7 +85,7 @@ def _range(term: Term, extents: Sequence[int], ranges: dict[Term, Range]) -> Ran
             return int(term.value), int(term.value)
         case Apply():
             known = [ranges.get(argument, _ANY) for argument in term.arguments]
-            return _checked(_of_function(term.function, known))
+            return _of_function(term.function, known)
         case _:
             return _ANY
 
@@ -97,14 +120,3 @@ def _of_function(function: str, known: list[Range]) -> Range:
             )
         case _:
             return _ANY
-
-
-def _checked(found: Range) -> Range:
-    """Refuses what may overflow; data of any value are allowed as they are, but not in sums with others."""
-    low, high = found
-    if low < LEAST_INT or high > MOST_INT:
-        raise UsageError(
-            "described kernel: an index can overflow 32 bits",
-            hint="bring what comes from data into range with min and max first",
-        )
-    return found

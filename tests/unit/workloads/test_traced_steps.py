@@ -266,6 +266,26 @@ class QLearning(nn.Module):
         return F.smooth_l1_loss(chosen, best)
 
 
+class Looked(nn.Module):
+    """Rows of large tables, many of them several times: an embedding whose weight is the head's, and a grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(300, 24, padding_idx=3)
+        self.places = nn.Embedding(40, 24)
+        self.line = nn.Linear(24, 24)
+        self.head = nn.Linear(24, 300, bias=False)
+        self.head.weight = self.words.weight
+        self.grid = nn.Parameter(torch.randn(20, 15, 2, 12))
+
+    def forward(self, ids: Any, rows: Any, columns: Any) -> Any:
+        means = self.grid[rows - 20, :, 1].mean(2)
+        found = self.grid[rows, columns].flatten(2) * torch.cat([means, means], 2)
+        there = ids.ne(3).int()
+        found = found + self.places(there.cumsum(1) * there + 1)
+        return self.head(torch.tanh(self.line(self.words(ids)) + found))
+
+
 class Labelled(nn.Module):
     """Its result has the loss beside other things, in an object or a dict, if there are labels."""
 
@@ -406,6 +426,9 @@ STEPS: list[tuple[str, Callable[[], Step]]] = [
     ("decoder", lambda: Step(
         nn.TransformerDecoderLayer(16, 2, 32, 0.0, batch_first=True), (normal(2, 5, 16), normal(2, 4, 16)),
         normal(2, 5, 16), F.mse_loss)),
+    ("rows of large tables", lambda: Step(
+        Looked(), {"ids": classes(7, 5, 4) + 1, "rows": classes(20, 5, 4), "columns": classes(15, 5, 4)},
+        classes(300, 20).view(5, 4), lambda y, t: F.cross_entropy(y.flatten(0, 1), t.flatten()))),
     ("loss in an object", lambda: Step(
         Labelled(SimpleNamespace), {"x": normal(4, 5), "labels": classes(3, 4)})),
     ("loss in a dict", lambda: Step(Labelled(dict), {"x": normal(4, 5), "labels": classes(3, 4)})),

@@ -9,12 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 FIRST_S, AGAIN_S = 2.0, 10.0
 """Seconds after which a wait is first reported, and reported again."""
 Progress = Callable[[], float | None]
 """Returns the finished share of a wait, from 0 to 1; None if unknown. It is called in a thread."""
 _listeners: list[Callable[[str], None]] = []
+
+
+class _Wait:
+    """A wait in progress. While another one within it is in progress, that one is reported alone."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.within = 0
+
+
+_innermost: ContextVar[_Wait | None] = ContextVar("autotune.wait", default=None)
 
 
 @contextmanager
@@ -35,24 +47,32 @@ def waiting(what: str, progress: Progress = lambda: None) -> Iterator[None]:
         what: The thing waited for, such as `compiling the OpenCL runtime`.
         progress: Its progress.
     """
-    over = threading.Event()
+    own, outer = _Wait(), _innermost.get()
     began = time.monotonic()
 
     def watch() -> None:
         pause = FIRST_S
-        while not over.wait(pause):
+        while not own.over.wait(pause):
+            pause = AGAIN_S
+            if own.within:
+                continue
             text = _text(what, time.monotonic() - began, progress())
             for tell in _listeners[-1:]:
                 tell(text)
-            pause = AGAIN_S
 
     watcher = threading.Thread(target=watch, name="waits", daemon=True)
     if _listeners:
         watcher.start()
+    token = _innermost.set(own)
+    if outer is not None:
+        outer.within += 1
     try:
         yield
     finally:
-        over.set()
+        if outer is not None:
+            outer.within -= 1
+        _innermost.reset(token)
+        own.over.set()
         if watcher.ident is not None:
             watcher.join()
 

@@ -18,6 +18,8 @@ from autotune.errors import RecordError
 _MOST_INSTRUCTIONS = 2400
 """Instructions of a schedule: ten times those of the longest that a search has made."""
 _MOST_OPERANDS = 256
+_MOST_LOOPS = 700
+"""Loops that a schedule makes: ten times those of the one with most. TVM overflows its stack at some thousands."""
 _LARGEST = 1 << 31
 _MOST_UNROLLED = 1 << 16
 
@@ -170,6 +172,8 @@ _INSTRUCTIONS: Mapping[str, _Instruction] = {
     "EnterPostproc": _Instruction(),
 }
 _ANNOTATE = "Annotate"
+_MAKING_LOOPS = frozenset({"Split", "Fuse", "AddUnitLoop"})
+_TOO_MANY_LOOPS = f"with those before it, it makes more than {_MOST_LOOPS} loops"
 _NO_SUCH = "no search of autotune makes such an instruction"
 INSTRUCTION_KINDS = frozenset({*_INSTRUCTIONS, _ANNOTATE})
 """Instructions that a recorded schedule may have."""
@@ -189,9 +193,13 @@ def check_kinds(trace: Any) -> None:
     try:
         instructions, decisions = trace
         _check_length(instructions, decisions)
-        for number, (name, _, attributes, _) in enumerate(instructions):
+        loops = 0
+        for number, (name, _, attributes, results) in enumerate(instructions):
             if name not in INSTRUCTION_KINDS:
                 raise _refused(number, name, _NO_SUCH)
+            loops += len(results) if name in _MAKING_LOOPS else 0
+            if loops > _MOST_LOOPS:
+                raise _refused(number, name, _TOO_MANY_LOOPS)
             if name == _ANNOTATE and (len(attributes) != 1 or attributes[0] not in _ANNOTATIONS):
                 raise _refused(number, name, _no_such_annotation(attributes))
     except (TypeError, ValueError, IndexError):
@@ -217,6 +225,7 @@ def check_trace(trace: Any) -> None:
     instructions, decisions = trace
     _check_length(instructions, decisions)
     known: set[str] = set()
+    loops = 0
     locations: set[str] = set()  # Loops that may stand for "at the root" or "inline".
     for number, instruction in enumerate(instructions):
         if not (isinstance(instruction, list) and len(instruction) == 4):
@@ -233,6 +242,9 @@ def check_trace(trace: Any) -> None:
             reason = _annotation(inputs, attributes, results, known)
         else:
             reason = _plain(_INSTRUCTIONS[name], inputs, attributes, results, known)
+        loops += len(results) if name in _MAKING_LOOPS else 0
+        if loops > _MOST_LOOPS:
+            reason = _TOO_MANY_LOOPS
         if reason:
             raise _refused(number, name, reason)
         if name == "SampleComputeLocation":

@@ -29,6 +29,7 @@ from autotune.errors import NothingMeasuredError
 from autotune.measurement import Outcome
 from autotune.records import Result, Run, RunFolder
 from autotune.scratch import Scratch
+from autotune.waits import waiting
 from autotune.workloads import OwnKernel, Task
 
 Interrupted = Callable[[], bool]
@@ -83,11 +84,12 @@ class KernelRun:
         began = time.monotonic()
         self._folder.event("started", trials=self._request.trials)
         with self._executor() as (executor, target):
-            searchers = Searchers(self._request, self._known, target, self._cores)
-            self._states = [
-                TaskState(task, searchers.of_task(i, task), _default_candidate(task))
-                for i, task in enumerate(self._request.tasks)
-            ]
+            with waiting("the kernels' formulations"):
+                searchers = Searchers(self._request, self._known, target, self._cores)
+                self._states = [
+                    TaskState(task, searchers.of_task(i, task), _default_candidate(task))
+                    for i, task in enumerate(self._request.tasks)
+                ]
             done, earlier_wall = self._take_up()
             self._measure_defaults(executor)
             self._begin_with_records(searchers)
@@ -120,10 +122,11 @@ class KernelRun:
         )
         self._runner.told = self._tell_kill
         try:
-            builder.start()
-            self._runner.start()
-            limits = request.space.limits
-            target = tvm_target(request.target, limits, request.space.compile)
+            with waiting("TVM to be loaded"):
+                builder.start()
+                self._runner.start()
+                limits = request.space.limits
+                target = tvm_target(request.target, limits, request.space.compile)
             targets = BuildTargets(
                 target_text(target), target_text(tvm_target(request.target, limits)), limits
             )
@@ -153,10 +156,10 @@ class KernelRun:
         return sum(len(searcher.candidates) for searcher in replayed), wall_s
 
     def _measure_defaults(self, executor: CandidateExecutor) -> None:
-        waiting = [state for state in self._states if state.default_outcome is None]
-        self._progress.phase("untuned defaults", len(waiting))
-        libraries = executor.build([state.default for state in waiting], untuned=True)
-        for done, (state, built) in enumerate(zip(waiting, libraries, strict=True), start=1):
+        untimed = [state for state in self._states if state.default_outcome is None]
+        self._progress.phase("untuned defaults", len(untimed))
+        libraries = executor.build([state.default for state in untimed], untuned=True)
+        for done, (state, built) in enumerate(zip(untimed, libraries, strict=True), start=1):
             if self._interrupted():
                 return
             if isinstance(built, Outcome):

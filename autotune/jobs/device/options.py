@@ -62,8 +62,10 @@ def limits(
     """
     finite("--max-temperature", temperature)
     return Limits(
-        time_s=_quantity("--deadline", deadline, {"s": 1.0, "ms": 1e-3, "min": 60.0}),
-        energy_j=_quantity("--energy-budget", energy, {"J": 1.0, "mJ": 1e-3, "kJ": 1e3}),
+        time_s=_quantity("--deadline", deadline, {"s": 1.0, "us": 1e-6, "ms": 1e-3, "min": 60.0}),
+        energy_j=_quantity(
+            "--energy-budget", energy, {"J": 1.0, "uJ": 1e-6, "mJ": 1e-3, "kJ": 1e3}
+        ),
         celsius=temperature,
         memory_bytes=None if memory is None else parse_size(memory),
     )

@@ -151,17 +151,16 @@ def tune(
             progress.notice(line)
         if isinstance(runner, RpcRunner | LocalRunner):
             runner.give_up = interrupted
-        with waiting("TVM to be loaded"):
-            run = KernelRun(
-                request,
-                folder,
-                runner,
-                progress,
-                interrupted=interrupted,
-                earlier=earlier,
-                known=known,
-                experiences=learned,
-            )
+        run = KernelRun(
+            request,
+            folder,
+            runner,
+            progress,
+            interrupted=interrupted,
+            earlier=earlier,
+            known=known,
+            experiences=learned,
+        )
         try:
             result = run.run()
         except TransientDeviceError:

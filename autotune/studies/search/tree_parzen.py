@@ -27,6 +27,8 @@ class TreeParzen(TPESampler):
     def __init__(self, space: CpuSpace, seed: int) -> None:
         super().__init__(seed=seed)
         self._space = space
+        self._storage = optuna.storages.InMemoryStorage()
+        self._name = ""
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
 
@@ -47,8 +49,12 @@ class TreeParzen(TPESampler):
         return super().sample_independent(self._copy, trial, param_name, param_distribution)
 
     def _brought_up_to_date(self, study: optuna.Study) -> optuna.Study:
-        """Returns the copy, updated with trials that have ended since. Skipped trials count as bad choices."""
-        copy = self._copy or optuna.create_study(directions=study.directions)
+        """Returns the copy with all trials that have ended. Skipped trials count as bad choices."""
+        if not self._name:
+            made = optuna.create_study(storage=self._storage, directions=study.directions)
+            self._name = made.study_name
+        # A study that never asks for a trial shows samplers the trials of its first use only.
+        copy = optuna.load_study(study_name=self._name, storage=self._storage)
         ended = (TrialState.COMPLETE, TrialState.PRUNED)
         for trial in study.get_trials(deepcopy=False, states=ended):
             if trial.number in self._copied:

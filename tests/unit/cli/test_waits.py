@@ -48,6 +48,19 @@ def test_a_long_wait_is_told_again_and_again_and_a_short_one_never() -> None:
         time.sleep(0.2)
 
 
+def test_of_waits_within_each_other_the_innermost_is_told() -> None:
+    told: list[str] = []
+    with telling(told.append), waiting("the kitchen"):
+        with waiting("the kettle"):
+            time.sleep(0.5)
+        inner = len(told)
+        time.sleep(0.5)
+    assert inner >= 2
+    assert all(line.startswith("the kettle: ") for line in told[:inner])
+    assert told[inner:]
+    assert all(line.startswith("the kitchen: ") for line in told[inner:])
+
+
 def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

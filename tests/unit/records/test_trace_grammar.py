@@ -142,3 +142,18 @@ def test_a_schedule_that_is_longer_than_any_is_refused(
 ) -> None:
     with pytest.raises(RecordError, match="is refused: it has more than 2400"):
         check(trace)
+
+
+@pytest.mark.parametrize("check", [check_kinds, check_trace])
+@pytest.mark.parametrize("parts", [200, 4])
+def test_a_schedule_with_more_loops_than_any_is_refused(
+    check: Callable[[Any], None], parts: int
+) -> None:
+    """Thousands of nested loops, of which TVM's stack overflowed: the process ended without a word."""
+    splits = [
+        ["Split", [loop, "None", *[1] * (parts - 1)], [True, False], [f"l{1000 * at + n}" for n in range(parts)]]
+        for at, loop in enumerate(["l1", *(f"l{1000 * at}" for at in range(1, 200))], start=1)
+    ]  # fmt: skip
+    with pytest.raises(RecordError, match="it makes more than 700 loops"):
+        check([[*GOOD[0][:2], *splits], []])
+    check([[*GOOD[0][:2], *splits[:3]], []])

@@ -558,6 +558,23 @@ def test_nsga2_is_no_random_search_at_as_many_trials_as_by_default() -> None:
     assert median_gap("nsga2") < 0.5 * median_gap("random")
 
 
+@pytest.mark.parametrize("objective", ["latency", "energy", "edp", "pareto"])
+def test_tpe_is_no_random_search_once_it_has_trials(objective: Objective) -> None:
+    """Optuna begins at random; then TPE chooses like the best trials, however many of them are random too."""
+    space, truth = emulated()
+    table = TableBench(space.clusters, {space.at(n): f for n, f in truth.items()}, {})
+
+    def chosen(sampler: SamplerName) -> list[CpuConfiguration]:
+        asked = request(space, 40, sampler, model=False, objective=objective, seed=3)
+        study = study_of(asked, optuna.storages.InMemoryStorage(), "x")
+        study.run(table)
+        return [trial.configuration for trial in study.trials()]
+
+    tpe, random = chosen("tpe"), chosen("random")
+    assert tpe[:8] == random[:8]
+    assert len(set(tpe[15:]) & set(random[15:])) < 0.4 * len(tpe[15:])
+
+
 def test_what_models_propose_counts_in_nsga2_s_generations() -> None:
     table = read_paper_table(TABLE)
     storage = optuna.storages.InMemoryStorage()

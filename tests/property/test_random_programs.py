@@ -159,9 +159,45 @@ def normalised(draw: Draw, shape: tuple[int, ...], own: nn.ParameterList) -> Any
     return draw.choice(choices)
 
 
+def looked_up(draw: Draw, shape: tuple[int, ...], own: nn.ParameterList) -> Any:
+    """Rows of a table, which integers of the data name."""
+    rows, width = draw.choice([7, 60, 400]), shape[-1]
+    at = parameter(own, rows, width)
+    places = draw.choice([
+        lambda ids: ids, lambda ids: ids * 3 % rows, lambda ids: (ids.ne(2).int().cumsum(1) * ids + 5) % rows,
+        lambda ids: ids - 7, lambda ids: (ids - ids.flip(1)).abs(),
+    ])  # fmt: skip
+    function = draw.choice(
+        [lambda table, ids: table[ids], lambda table, ids: table[ids, :] * table[0]]
+    )
+    wide = (shape[0], *[1] * (len(shape) - 2), width)
+    return lambda x: x * function(own[at], places(own.ids)).mean(1).view(wide) + x
+
+
+def gathered(draw: Draw, shape: tuple[int, ...], own: nn.ParameterList) -> Any:
+    """Elements along the last axis, which integers of the data name, or sums of such elements."""
+    last, between = shape[-1], shape[1:-1]
+    if math.prod(shape) > 2000:
+        return None
+
+    def names(count: int) -> Any:
+        wide = own.ids[:, :count].view(shape[0], *[1] * len(between), -1)
+        return (wide % last).expand(shape[0], *between, -1)
+
+    size = draw.randrange(1, 9)
+    return draw.choice([
+        lambda x: x.gather(-1, names(5)),
+        lambda x: torch.zeros_like(x).scatter_add(-1, names(min(5, last)), x[..., : min(5, last)]),
+        lambda x: x.cumsum(-1) / last,
+        lambda x: x.roll(size, -1),
+        lambda x: x.index_select(-1, torch.arange(size) % last),
+        lambda x: x.index_add(-1, torch.tensor([0]), x[..., -1:]),
+    ])  # fmt: skip
+
+
 LAYERS: tuple[Layer, ...] = (
     element_wise, element_wise, broadcast, broadcast, turned, cut, joined, flattened, unflattened, padded, reduced,
-    weighted, attended, convolved, convolved, pooled, normalised,
+    weighted, attended, convolved, convolved, pooled, normalised, looked_up, gathered,
 )  # fmt: skip
 
 
@@ -173,6 +209,7 @@ class Program(nn.Module):
         draw = random.Random(seed)
         self.own = nn.ParameterList()
         self.shape = draw.choice(SHAPES)
+        self.own.ids = self.ids = torch.randint(0, 7, (self.shape[0], 5))
         self.steps: list[tuple[Callable[[Any], Any], int]] = []
         self.own.append(nn.Parameter(torch.randn(*self.shape[1:])))
         values = [torch.randn(self.shape)]
@@ -188,7 +225,8 @@ class Program(nn.Module):
             self.steps.append((layer, again))
             values.append(made)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, ids: Any) -> Any:
+        self.own.ids = ids
         values = [x + self.own[0]]
         for layer, again in self.steps:
             made = layer(values[-1])
@@ -200,8 +238,8 @@ def check(seed: int, layouts: Iterable[bool]) -> None:
     torch.manual_seed(seed)
     program = Program(seed)
     x = torch.randn(program.shape)
-    step = Step(program, x)
-    program(x).backward()
+    step = Step(program, (x, program.ids))
+    program(*step.inputs).backward()
     learns = any(one.grad is not None and one.grad.any() for one in program.parameters())
     program.zero_grad()
     for channels_last in layouts:

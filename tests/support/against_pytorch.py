@@ -79,8 +79,9 @@ def _eager(wanted: Any, plain: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
     def tensors(examples: Mapping[str, Any]) -> list[Any]:
         return [
-            torch.as_tensor(
-                plain[name], dtype=torch.float64 if like.is_floating_point() else like.dtype
+            torch.as_tensor(  # The step has no input that the loss does not depend on.
+                plain.get(name, like),
+                dtype=torch.float64 if like.is_floating_point() else like.dtype,
             ).reshape(like.shape)
             for name, like in examples.items()
         ]

@@ -114,28 +114,15 @@ for _name, _function in {"mul": "mul", "maximum": "max", "minimum": "min"}.items
     lowers(f"{_name}.Tensor", f"{_name}.Scalar", f"{_name}.default")(_promoted(_function))
 
 
-@lowers("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
-def _div(lowering: Lowering, operation: Operation) -> Value:
-    mode = operation.arguments.get("rounding_mode")
-    dtype = dtype_of(operation)
-
-    def body(a: Term, b: Term) -> Term:
-        if dtype == "int32":
-            if mode != "floor":
-                raise lowering.refused(operation, "divides integers", "divide floats")
-            return apply("floordiv", as_type(a, "int32"), as_type(b, "int32"))
-        quotient = apply("div", as_type(a, "float32"), as_type(b, "float32"))
-        return quotient if mode is None else apply(mode, quotient)
-
-    return pointwise(lowering, operation.shape, dtype, body, *_two(operation))
-
-
 @lowers("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def _pow(lowering: Lowering, operation: Operation) -> Value:
     base, exponent = _two(operation)
+    dtype = dtype_of(operation)
+    if dtype == "int32" and exponent not in (1, 2, 3):
+        raise lowering.refused(operation, "is a power of integers", "use floats")
 
     def body(a: Term, b: Term) -> Term:
-        a = as_type(a, "float32")
+        a = as_type(a, dtype)
         match exponent:
             case 1:
                 return a
@@ -152,7 +139,17 @@ def _pow(lowering: Lowering, operation: Operation) -> Value:
             case _:
                 return apply("pow", a, as_type(b, "float32"))
 
-    return pointwise(lowering, operation.shape, "float32", body, base, exponent)
+    return pointwise(lowering, operation.shape, dtype, body, base, exponent)
+
+
+def _like(value: int, term: Term) -> Term:
+    """A constant of a term's type."""
+    return integer(value) if term.type == "int" else number(float(value))
+
+
+def _sign(x: Term) -> Term:
+    below = apply("select", apply("lt", x, _like(0, x)), _like(-1, x), _like(0, x))
+    return apply("select", apply("lt", _like(0, x), x), _like(1, x), below)
 
 
 def _unary(build: Body) -> Callable[[Lowering, Operation], Value]:
@@ -178,18 +175,9 @@ for _name, _function in {
 
 lowers("rsqrt.default")(_unary(lambda x: apply("div", number(1.0), apply("sqrt", x))))
 lowers("reciprocal.default")(_unary(lambda x: apply("div", number(1.0), x)))
-lowers("relu.default")(_unary(lambda x: apply("max", x, number(0.0))))
+lowers("relu.default")(_unary(lambda x: apply("max", x, _like(0, x))))
 lowers("log2.default")(_unary(lambda x: apply("mul", apply("log", x), number(1 / math.log(2)))))
-lowers("sign.default")(
-    _unary(
-        lambda x: apply(
-            "select",
-            apply("lt", number(0.0), x),
-            number(1.0),
-            apply("select", apply("lt", x, number(0.0)), number(-1.0), number(0.0)),
-        )
-    )
-)
+lowers("sign.default")(_unary(_sign))
 
 
 @lowers("silu.default")
@@ -298,6 +286,9 @@ def _shrink_backward(lowering: Lowering, operation: Operation) -> Value:
 
 @lowers("logical_not.default", "bitwise_not.default")
 def _not(lowering: Lowering, operation: Operation) -> Value:
+    if dtype_of(operation) != "bool":
+        raise lowering.refused(operation, "works on bits", "use truth values")
+
     def body(x: Term) -> Term:
         return apply("not", as_type(x, "bool"))
 

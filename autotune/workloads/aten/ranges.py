@@ -16,7 +16,8 @@ _SAME_VALUES = {
 def index_ranges(program: Program) -> dict[str, int]:
     """Returns the size of the smallest axis that each source indexes, by the source's path.
 
-    Sources that index nothing, and those that are computed with before that, are left out.
+    Sources that index nothing are left out, and those that integers are computed from: which of them may index is
+    not known.
     """
     shapes = {Ref(source.name): source.shape for source in program.sources}
     origin = {
@@ -25,6 +26,7 @@ def index_ranges(program: Program) -> dict[str, int]:
         if source.kind in ("input", "label")
     }
     found: dict[str, int] = {}
+    computed: set[str] = set()
     for operation in program.operations:
         shapes |= {Ref(operation.name, at): one for at, one in enumerate(operation.shapes)}
         for index, size in _indexed(operation, shapes):
@@ -34,7 +36,10 @@ def index_ranges(program: Program) -> dict[str, int]:
             held = {origin[one] for one in _tensors(operation) if one in origin}
             if len(held) == 1:
                 origin[Ref(operation.name)] = held.pop()
-    return found
+        elif operation.dtypes[0] == "int32":
+            refs = [one for one in operation.arguments.values() if isinstance(one, Ref)]
+            computed |= {origin[one] for one in refs if one in origin}
+    return {path: size for path, size in found.items() if path not in computed}
 
 
 def _tensors(operation: Operation) -> list[Ref]:

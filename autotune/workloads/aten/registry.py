@@ -9,7 +9,9 @@ from types import MappingProxyType
 from autotune.workloads.aten.lowering import Lower
 
 _OPERATORS: dict[str, Lower] = {}
-_MODULES = ("pointwise", "shapes", "reductions", "contractions", "windows", "indexing", "norms")
+_MODULES = (
+    "pointwise", "quotients", "shapes", "reductions", "contractions", "windows", "indexing", "norms",
+)  # fmt: skip
 
 
 def lowers(*operators: str) -> Callable[[Lower], Lower]:

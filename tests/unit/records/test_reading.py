@@ -266,7 +266,7 @@ def test_lines_of_a_file_are_limited_together(tmp_path: Path) -> None:
         list(packed_lines(path, few, RecordError))
     few = Limits(1 << 10, 1 << 10)
     with pytest.raises(RecordError, match="larger than 1024 bytes"):
-        list(packed_lines(path, few, RecordError))
+        next(packed_lines(path, few, RecordError))  # Before a line of it is parsed.
     assert len(list(packed_lines(path, LINES, RecordError))) == 1000
 
 

@@ -14,7 +14,7 @@ from autotune.workloads.capture import (
     WantedStep,
     capture,
     capture_module,
-    load_module,
+    load_model,
     wanted_step,
 )
 from autotune.workloads.channels_last import channels_last
@@ -207,7 +207,7 @@ class TrainingStep:
         """
         given = self.module
         if given is None:
-            given = load_module(self.model, self.seed, self.batch)
+            given = load_model(self.model, self.seed, self.batch)
         return wanted_step(self.model, given, self.batch, self.input_shape, self.train)
 
     def values(self, graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:

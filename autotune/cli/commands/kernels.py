@@ -13,9 +13,11 @@ from autotune.cli.options import (
     Classes,
     InputShape,
     Layout,
+    Lora,
     MicroBatch,
     Optimizer,
     Recompute,
+    Seq,
     Train,
     completion,
     run_path,
@@ -41,7 +43,8 @@ def kernels(
         str | None,
         typer.Option(
             autocompletion=completion.models,
-            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
+            help="Model, see `autotune models`; a PyTorch module's file.py:factory or package.module:factory; or "
+            "hf:NAME or hf:FOLDER, see docs/transformers.md.",
         ),
     ] = None,
     op: Annotated[
@@ -65,6 +68,8 @@ def kernels(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    seq: Seq = None,
+    lora: Lora = None,
     train: Train = None,
     micro_batch: MicroBatch = None,
     recompute: Recompute = None,
@@ -168,6 +173,7 @@ def kernels(
       autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
       autotune kernels --op my_kernels.py:scaled_product --trials 64
+      autotune kernels --model hf:distilbert --seq 128 --batch 4 --lora 8
       autotune kernels --target adreno --model alexnet --batch 4 --precision fp16
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
@@ -188,7 +194,8 @@ def kernels(
         )
     of_model = {
         "--batch": batch, "--classes": classes, "--optimizer": optimizer, "--input-shape": input_shape,
-        "--micro-batch": micro_batch, "--recompute": recompute, "--layout": layout, "--train": train,
+        "--micro-batch": micro_batch, "--recompute": recompute, "--layout": layout, "--train": train, "--seq": seq,
+        "--lora": lora,
     }  # fmt: skip
     given = [option for option, value in of_model.items() if value is not None]
     if given and resume is None and model is None and op is not None:
@@ -198,7 +205,8 @@ def kernels(
         )
     request = KernelsRequest(
         step=None if model is None else requested_step(
-            model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout, train
+            model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout, train,
+        seq, lora,
         ),
         op=op, role=role, target=target, target_json=target_json, trials=trials, seed=seed,
         space=space, precision=precision, tracker=tracker, key=key, cluster=cluster,

@@ -16,11 +16,13 @@ from autotune.cli.options import (
     InputShape,
     Json,
     Layout,
+    Lora,
     MicroBatch,
     Model,
     Optimizer,
     Recompute,
     Runs,
+    Seq,
     Ssh,
     StepsFrom,
     Train,
@@ -56,6 +58,8 @@ def profile(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    seq: Seq = None,
+    lora: Lora = None,
     train: Train = None,
     run: Runs = None,
     micro_batch: MicroBatch = None,
@@ -124,7 +128,18 @@ def profile(
     from autotune.jobs.steps import profile as profiled
 
     step = requested_step(
-        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        run,
+        micro_batch,
+        recompute,
+        layout,
+        train,
+        seq,
+        lora,
     )
     done = profiled(
         ProfileRequest(

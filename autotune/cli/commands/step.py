@@ -14,9 +14,11 @@ from autotune.cli.options import (
     Device,
     InputShape,
     Layout,
+    Lora,
     MicroBatch,
     Optimizer,
     Recompute,
+    Seq,
     Ssh,
     Train,
     completion,
@@ -40,6 +42,8 @@ def step(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    seq: Seq = None,
+    lora: Lora = None,
     train: Train = None,
     run: Annotated[
         list[Path] | None,
@@ -131,6 +135,8 @@ def step(
             recompute,
             layout,
             train,
+            seq,
+            lora,
         )
         if any(other is not None for other in (*same, steps, data, memory_limit, cache_features)):
             raise UsageError(
@@ -146,7 +152,18 @@ def step(
             hint="`autotune profile` and `autotune cpu-config` measure steps of a model on devices",
         )
     wanted = requested_step(
-        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        run,
+        micro_batch,
+        recompute,
+        layout,
+        train,
+        seq,
+        lora,
     )
     assert wanted is not None
     done = trained(TrainingRequest(wanted, steps, data, seed, memory_limit, cache_features))

@@ -29,10 +29,13 @@ def targets(incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Completes names of built-in models."""
+    """Completes names of built-in models and of Hugging Face's."""
+    from autotune.workloads.capture import NAMED, PREFIX
     from autotune.workloads.models import MODELS
 
-    return _beginning(incomplete, [model.name for model in MODELS])
+    return _beginning(
+        incomplete, [*(model.name for model in MODELS), *(f"{PREFIX}{name}" for name in NAMED)]
+    )
 
 
 def profiles(incomplete: str) -> list[str]:

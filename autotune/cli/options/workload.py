@@ -61,6 +61,18 @@ InputShape = Annotated[
         help="Input of a PyTorch --model that has no input_shape; TxF for sequences, F for vectors.",
     ),
 ]
+Seq = Annotated[
+    int | None,
+    typer.Option("--seq", metavar="N", help="Tokens of a sample of a hf: --model. [default: 128]"),
+]
+Lora = Annotated[
+    int | None,
+    typer.Option(
+        "--lora",
+        metavar="RANK",
+        help="Train LoRA adapters of this rank in the linear layers of a hf: --model; its own weights are frozen.",
+    ),
+]
 Train = Annotated[
     list[str] | None,
     typer.Option(

@@ -20,6 +20,7 @@ from autotune.cli.options import (
     Layout,
     LeastSeconds,
     Logs,
+    Lora,
     MaxTemperature,
     MemoryLimit,
     Meter,
@@ -31,6 +32,7 @@ from autotune.cli.options import (
     Resume,
     Runs,
     Seed,
+    Seq,
     Space,
     Ssh,
     StartTemperature,
@@ -53,6 +55,8 @@ def search(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    seq: Seq = None,
+    lora: Lora = None,
     train: Train = None,
     run: Runs = None,
     micro_batch: MicroBatch = None,
@@ -142,7 +146,18 @@ def search(
     from autotune.jobs.requests import SearchRequest, requested_step
 
     step = requested_step(
-        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout, train
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        run,
+        micro_batch,
+        recompute,
+        layout,
+        train,
+        seq,
+        lora,
     )
     request = SearchRequest(
         objective=objective, step=step, command=command, steps_from=steps_from, device=device,

@@ -22,6 +22,7 @@ from autotune.cli.options import (
     Layout,
     LeastSeconds,
     Logs,
+    Lora,
     MaxTemperature,
     MemoryLimit,
     Meter,
@@ -30,6 +31,7 @@ from autotune.cli.options import (
     Optimizer,
     Runs,
     Seed,
+    Seq,
     Space,
     Ssh,
     StartTemperature,
@@ -51,6 +53,8 @@ def joint(
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
+    seq: Seq = None,
+    lora: Lora = None,
     train: Train = None,
     run: Runs = None,
     gpu_run: Annotated[
@@ -135,7 +139,18 @@ def joint(
     from autotune.jobs.requests import SearchRequest, requested_step
 
     step = requested_step(
-        model, batch, classes, optimizer, input_shape, run, None, None, layout, train
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        run,
+        None,
+        None,
+        layout,
+        train,
+        seq,
+        lora,
     )
     if resume is None and step is None:
         raise UsageError(

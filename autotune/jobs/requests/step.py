@@ -29,6 +29,7 @@ from autotune.workloads import (
     load_samples,
     random_values,
 )
+from autotune.workloads.capture import named_with
 from autotune.workloads.models import DEFAULT_CLASSES
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class StepRequest:
     """The training step that a command works on. None stands for an option that was not given.
 
     Attributes:
-        model: A built-in model, `file.py:factory` or `package.module:factory`.
+        model: A built-in model, `file.py:factory`, `package.module:factory` or `hf:NAME`.
         batch: Samples of a step; 4 by default.
         classes: Classes of a built-in model.
         optimizer: As `--optimizer` takes it.
@@ -226,6 +227,8 @@ def requested_step(
     recompute: int | None,
     layout: str | None,
     train: Sequence[str] | None = None,
+    sequence: int | None = None,
+    rank: int | None = None,
 ) -> StepRequest | None:
     """Returns the step that command-line options name; None if they name none.
 
@@ -234,11 +237,14 @@ def requested_step(
     Raises:
         UsageError: Options describe a step, but no model is given.
     """
-    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout, train)
+    others = (
+        batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout, train, sequence, rank,
+    )  # fmt: skip
     if model is None:
         if any(other is not None for other in others):
             raise UsageError("--batch, --run and the like go with --model", hint="give --model")
         return None
+    model = named_with(model, sequence, rank)
     allow([model_code(model)])
     return StepRequest(
         model,

@@ -17,6 +17,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.state import state_root
+from autotune.workloads.capture import PREFIX as HUGGING_FACE
 
 
 def outside(
@@ -67,12 +68,13 @@ def model_code(model: str | None) -> str | None:
     """Returns the code that a model's name stands for, with its place; None for a built-in model.
 
     Args:
-        model: As `--model` takes it. `file.py:function` and `package.module:function` are code.
+        model: As `--model` takes it. `file.py:function` and `package.module:function` are code;
+            models of Hugging Face are values and a configuration.
 
     Raises:
         UsageError: The file's name is impossible.
     """
-    if model is None or ":" not in model:
+    if model is None or ":" not in model or model.startswith(HUGGING_FACE):
         return None
     source, _, function = model.rpartition(":")
     if source.endswith(".py"):

@@ -1,5 +1,5 @@
-from .captured import Captured, capture, capture_module
-from .factory import load_module
+from .captured import Captured, capture, capture_module, load_model
+from .hugging_face import NAMED, PREFIX, named_with
 from .torch_step import ModuleStep, TorchStep, torch
 from .user_step import Step, WantedStep, wanted_step
 
@@ -7,8 +7,11 @@ __all__ = [
     "Captured",
     "capture",
     "capture_module",
-    "load_module",
+    "load_model",
     "ModuleStep",
+    "NAMED",
+    "named_with",
+    "PREFIX",
     "Step",
     "TorchStep",
     "torch",

@@ -15,8 +15,9 @@ from autotune.errors import UsageError
 from autotune.workloads.aten import Program, aten_operators, index_ranges, lower_step
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.capture.aten_trace import trace_step
-from autotune.workloads.capture.factory import import_torch, load_module
+from autotune.workloads.capture.factory import import_torch, load_module, made_once
 from autotune.workloads.capture.gradients import check_gradients, check_hooks, check_learns
+from autotune.workloads.capture.hugging_face import PREFIX, hugging_face_step
 from autotune.workloads.capture.lower import lower
 from autotune.workloads.capture.trace import check_parameters, trace
 from autotune.workloads.capture.user_step import Step, WantedStep, wanted_step
@@ -39,6 +40,26 @@ class Captured:
     values: Mapping[str, NDArray[Any]]
 
 
+def load_model(reference: str, seed: int = 1, batch: int = 1) -> Any:
+    """Makes what a model's name stands for; see `load_module` and `hugging_face_step`.
+
+    Args:
+        reference: ``package.module:factory``, ``path/to/file.py:factory`` or ``hf:NAME``.
+        seed: PyTorch's seed, set before that.
+        batch: Samples in a step.
+
+    Returns:
+        A ``torch.nn.Module``, or a ``Step`` with one.
+
+    Raises:
+        UsageError: torch or another package is missing; there is no such model; or making it fails.
+    """
+    if not reference.startswith(PREFIX):
+        return load_module(reference, seed, batch)
+    import_torch()
+    return made_once((reference, seed, batch), seed, lambda: hugging_face_step(reference, batch))
+
+
 def capture(
     reference: str,
     batch: int,
@@ -55,8 +76,8 @@ def capture(
     called once per seed.
 
     Args:
-        reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments, or one
-            named ``batch``, and returns a ``torch.nn.Module`` or a ``Step``.
+        reference: ``hf:NAME``, ``package.module:factory`` or ``path/to/file.py:factory``. A factory takes no
+            arguments, or one named ``batch``, and returns a ``torch.nn.Module`` or a ``Step``.
         batch: Samples in a step, at least 1.
         input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
         optimizer: What updates the parameters.
@@ -73,7 +94,7 @@ def capture(
     """
     name = reference.rpartition(":")[2].strip()
     with contextlib.redirect_stdout(sys.stderr):
-        given = load_module(reference, seed, batch)
+        given = load_model(reference, seed, batch)
         return capture_module(
             given,
             batch,

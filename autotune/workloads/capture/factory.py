@@ -52,23 +52,38 @@ def load_module(reference: str, seed: int = 1, batch: int = 1) -> Any:
     _, make = load_named(reference, "a model")
     factory = reference.rpartition(":")[2].strip()
     named = {"batch": batch} if _takes_batch(make) else {}
-    key = (make, seed, *named.values())
+
+    def call() -> Any:
+        with users_errors(
+            f"{reference}: {factory}()",
+            "fix the function; it is called without arguments, or with batch",
+        ):
+            made = make(**named)
+        if not isinstance(getattr(made, "module", made), torch.nn.Module):
+            raise UsageError(
+                f"{reference}: {factory}() returned {type(made).__name__}, not a torch.nn.Module",
+                hint="return the model itself, or an autotune.Step",
+            )
+        return made
+
+    return made_once((make, seed, *named.values()), seed, call)
+
+
+def made_once(key: tuple[Any, ...], seed: int, make: Callable[[], Any]) -> Any:
+    """Returns what a function makes after PyTorch's seed has been set; what it has made before, as it was then.
+
+    Args:
+        key: What tells one result from another.
+        seed: PyTorch's seed.
+        make: Makes a module, or a ``Step`` with one.
+    """
     with contextlib.suppress(TypeError):  # A callable object may have no hash.
         if (known := _MADE.get(key)) is not None:
             made, as_made = known
             as_made.restore(made)
             return made
-    torch.manual_seed(seed)
-    with users_errors(
-        f"{reference}: {factory}()",
-        "fix the function; it is called without arguments, or with batch",
-    ):
-        made = make(**named)
-    if not isinstance(getattr(made, "module", made), torch.nn.Module):
-        raise UsageError(
-            f"{reference}: {factory}() returned {type(made).__name__}, not a torch.nn.Module",
-            hint="return the model itself, or an autotune.Step",
-        )
+    import_torch().manual_seed(seed)
+    made = make()
     with contextlib.suppress(TypeError):
         _MADE[key] = made, _AsMade.of(made)
     return made

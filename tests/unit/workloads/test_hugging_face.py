@@ -33,6 +33,8 @@ FOLDERS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+QUICK = ("Qwen3ForCausalLM", 2)
+
 
 def folder(path: Path, architecture: str, **more: Any) -> str:
     path.mkdir(exist_ok=True)
@@ -78,8 +80,14 @@ def test_settings_that_make_no_name_are_refused(
         named_with(model, sequence, rank)
 
 
-@pytest.mark.parametrize("rank", [None, 2])
-@pytest.mark.parametrize("architecture", FOLDERS)
+@pytest.mark.parametrize(
+    ("architecture", "rank"),
+    [
+        pytest.param(one, rank, marks=() if (one, rank) == QUICK else pytest.mark.slow)
+        for one in FOLDERS
+        for rank in (None, 2)
+    ],
+)
 def test_the_step_of_a_folders_model_is_pytorchs(
     tmp_path: Path, architecture: str, rank: int | None
 ) -> None:

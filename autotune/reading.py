@@ -19,9 +19,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar, cast
+from typing import IO, Annotated, Any, TypeVar, cast, get_args
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from autotune.errors import AutotuneError, RecordError, UsageError, printable
 
@@ -86,6 +94,30 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 class Unreadable(ValueError):  # noqa: N818  # what a text is, not what went wrong in the program
     """A text that is refused. The message gives the reason, without the file's name."""
+
+
+class FromOutside(BaseModel):
+    """Data from outside: an unknown key is refused, and so is a truth value where a number is wanted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, content: Any) -> Any:
+        """Makes a truth value one that no number is read from: for Python, true is 1."""
+        if not isinstance(content, dict):
+            return content
+        fields = cls.model_fields
+        return {
+            name: object() if isinstance(value, bool) and _is_no_truth(fields.get(name)) else value
+            for name, value in content.items()
+        }
+
+
+def _is_no_truth(field: FieldInfo | None) -> bool:
+    if field is None:
+        return False
+    return field.annotation is not bool and bool not in get_args(field.annotation)
 
 
 def open_file(path: Path, error: type[AutotuneError] = UsageError) -> IO[bytes]:

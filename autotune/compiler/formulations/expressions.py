@@ -118,15 +118,14 @@ def _value(
 
 
 def _wrapped(function: str, ints: Sequence[Any]) -> Any:
-    """A result that wraps around: signed arithmetic of C and LLVM is not defined there, unsigned is."""
-    if function == "abs":
-        (x,) = ints
-        return tirx.Select(x < 0, _wrapped("neg", [x]), x)
-    unsigned = [one.astype("uint32") for one in ints]
-    if function == "neg":
-        unsigned = [te.const(0, "uint32"), *unsigned]
-        function = "sub"
-    return _APPLIED[function](*unsigned).astype("int32")
+    """A result of 32-bit integers that wraps around, computed in 64 bits.
+
+    TVM, C and LLVM all take 32-bit results to stay within 32 bits, signed or not. They would leave out what brings
+    an index into its tensor.
+    """
+    exact = _APPLIED[function](*[one.astype("int64") for one in ints])
+    half = te.const(2**31, "int64")
+    return (te.floormod(exact + half, half + half) - half).astype("int32")
 
 
 def _guards(term: Apply) -> bool:

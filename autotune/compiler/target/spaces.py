@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PositiveFloat,
     ValidationError,
 )
 
 from autotune.errors import UsageError, choices
-from autotune.reading import read_toml
+from autotune.reading import FromOutside, read_toml
 
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
@@ -36,17 +34,13 @@ Flags = Annotated[tuple[bool, ...], Field(min_length=1)]
 ThreadAxis = Literal["blockIdx.x", "blockIdx.y", "vthread.x", "threadIdx.x", "threadIdx.y"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class InlineConstants(_Strict):
+class InlineConstants(FromOutside):
     """Inlines blocks that hold one constant."""
 
     kind: Literal["inline_constants"]
 
 
-class AutoInline(_Strict):
+class AutoInline(FromOutside):
     """Inlines injective blocks into their producer or consumer."""
 
     kind: Literal["auto_inline"]
@@ -65,7 +59,7 @@ class AutoInline(_Strict):
     )
 
 
-class AddRFactor(_Strict):
+class AddRFactor(FromOutside):
     """Splits a reduction into partial results that run in parallel or in vector lanes."""
 
     kind: Literal["add_rfactor"]
@@ -73,14 +67,14 @@ class AddRFactor(_Strict):
     max_innermost_factor: PositiveInt = 64
 
 
-class CrossThreadReduction(_Strict):
+class CrossThreadReduction(FromOutside):
     """Lets the threads of a work-group share one reduction."""
 
     kind: Literal["cross_thread_reduction"]
     thread_extents: tuple[PositiveInt, ...]
 
 
-class Reuse(_Strict):
+class Reuse(FromOutside):
     """Caching of a tile's operands or result at the given tiling levels."""
 
     required: Literal["may", "must"]
@@ -88,7 +82,7 @@ class Reuse(_Strict):
     scope: Literal["global", "shared", "local"]
 
 
-class MultiLevelTiling(_Strict):
+class MultiLevelTiling(FromOutside):
     """Tiles loops with data reuse: S a spatial level, R a reduction level."""
 
     kind: Literal["multi_level_tiling"]
@@ -100,7 +94,7 @@ class MultiLevelTiling(_Strict):
     reuse_write: Reuse | None = None
 
 
-class ParallelVectorizeUnroll(_Strict):
+class ParallelVectorizeUnroll(FromOutside):
     """Runs outer loops in parallel, inner ones as vectors, and unrolls what lies between."""
 
     kind: Literal["parallel_vectorize_unroll"]
@@ -110,13 +104,13 @@ class ParallelVectorizeUnroll(_Strict):
     explicit_unroll: bool = True
 
 
-class RandomComputeLocation(_Strict):
+class RandomComputeLocation(FromOutside):
     """Moves a producer block into one of its consumer's loops."""
 
     kind: Literal["random_compute_location"]
 
 
-class AutoBind(_Strict):
+class AutoBind(FromOutside):
     """Binds the loops of blocks that no tiling touched to the GPU's grid."""
 
     kind: Literal["auto_bind"]
@@ -124,7 +118,7 @@ class AutoBind(_Strict):
     thread_extents: tuple[PositiveInt, ...] = (32, 64, 128, 256)
 
 
-class ByTiles(_Strict):
+class ByTiles(FromOutside):
     """A rule that schedules formulations of its own, and searches their tiles by itself."""
 
     alone: bool = Field(
@@ -316,7 +310,7 @@ class VectorRows(ByThreads):
     )
 
 
-class Streaming(_Strict):
+class Streaming(FromOutside):
     """The first schedule of kernels that memory limits; see `compiler/rules/streaming.py` and `streaming_gpu.py`.
 
     `lanes` and `threads` are those of a processor.
@@ -392,7 +386,7 @@ Rule = Annotated[
 ]
 
 
-class Mutations(_Strict):
+class Mutations(FromOutside):
     """Relative chance of each way to change a schedule from one generation to the next."""
 
     tile_size: float = Field(default=0.9, ge=0)
@@ -402,7 +396,7 @@ class Mutations(_Strict):
     thread_binding: float = Field(default=0.0, ge=0)
 
 
-class Limits(_Strict):
+class Limits(FromOutside):
     """What a work-group may use on an OpenCL device, and what that has; every candidate is checked against it.
 
     It is asked from the device. What is given in a file makes it narrower; the defaults are what any GPU has.
@@ -507,7 +501,7 @@ def _least(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(min, one, other))
 
 
-class Compile(_Strict):
+class Compile(FromOutside):
     """How tuned kernels are compiled; untuned ones are compiled as TVM does by itself.
 
     The options are LLVM's, so they count on LLVM targets only.
@@ -544,7 +538,7 @@ class Compile(_Strict):
         return options
 
 
-class Search(_Strict):
+class Search(FromOutside):
     """Sizes of the evolutionary search, tuned so that it takes little of a trial's time."""
 
     population: Times = Field(default=48, description="Schedules kept in a generation.")
@@ -591,7 +585,7 @@ class Search(_Strict):
     )
 
 
-class Measure(_Strict):
+class Measure(FromOutside):
     """How one candidate is built and timed. Times in seconds unless the name says otherwise."""
 
     build_timeout_s: float = Field(default=30.0, gt=0)
@@ -630,7 +624,7 @@ class Measure(_Strict):
         return max(self.tolerance, self.half_tolerance) if half else self.tolerance
 
 
-class Space(_Strict):
+class Space(FromOutside):
     """One search-space file."""
 
     schema_version: Literal[1]

@@ -17,7 +17,6 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.state import state_root
-from autotune.workloads.capture import PREFIX as HUGGING_FACE
 
 
 def outside(
@@ -74,7 +73,11 @@ def model_code(model: str | None) -> str | None:
     Raises:
         UsageError: The file's name is impossible.
     """
-    if model is None or ":" not in model or model.startswith(HUGGING_FACE):
+    if model is None or ":" not in model:
+        return None
+    from autotune.workloads.capture import PREFIX as HUGGING_FACE
+
+    if model.startswith(HUGGING_FACE):
         return None
     source, _, function = model.rpartition(":")
     if source.endswith(".py"):

@@ -54,6 +54,7 @@ class _Figures(_Part):
 
 
 class _Call(_Part):
+    call: int | None = None
     kernel: str
     device: Literal["cpu", "gpu"]
     gpu_kernel: str | None = None
@@ -138,6 +139,8 @@ def check(path: Path, told: Mapping[str, Any]) -> None:
         except UsageError as error:
             raise damaged(path, f"'{at}': {error.message}") from error
     for number, call in enumerate(plan.calls):
+        if call.call not in (None, number):
+            raise damaged(path, f"'calls[{number}].call' is {call.call}: calls are numbered from 0")
         if call.setting >= len(plan.settings):
             raise damaged(
                 path,

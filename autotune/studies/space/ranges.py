@@ -6,18 +6,16 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from autotune.errors import UsageError
-from autotune.reading import read_toml
+from autotune.reading import FromOutside, read_toml
 
 Together = Literal["any", "whole", "never"]
 
 
-class ClusterRange(BaseModel):
+class ClusterRange(FromOutside):
     """What a search may do with a cluster."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cores: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = Field(
         default=None,
@@ -34,10 +32,8 @@ class ClusterRange(BaseModel):
     )
 
 
-class CpuRanges(BaseModel):
+class CpuRanges(FromOutside):
     """What a search over CPU configurations may choose; `search_spaces/cpu_config/*.toml`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     clusters: dict[str, ClusterRange] = Field(
         default_factory=dict,

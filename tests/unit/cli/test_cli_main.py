@@ -82,6 +82,21 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert done.stderr.strip() == "[]"
 
 
+def test_a_completion_whose_reader_is_gone_is_no_bug() -> None:
+    asked = {
+        "_AUTOTUNE_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": "autotune kernels --layout c",
+    }
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        PROGRAM, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, env=os.environ | asked,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.stderr == ""
+
+
 def test_listings_do_not_import_tvm() -> None:
     code = (
         "import sys; from autotune.cli.main import main;"

@@ -72,6 +72,11 @@ def test_shipped_schema_is_the_one_of_the_models() -> None:
             "int",
         ),
         (
+            GOOD.replace("schema_version = 1", "schema_version = true"),
+            "schema_version",
+            "should be 1",
+        ),
+        (
             GOOD + "[compile]\nllvm_unroll_threshold = 10001\n",
             "compile.llvm_unroll_threshold",
             "10000",

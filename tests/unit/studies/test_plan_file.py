@@ -138,6 +138,7 @@ def changed(path: str, value: Any, plan: dict[str, Any] = PLAN) -> dict[str, Any
         (changed("calls", []), "'calls' is []: one or more is wanted"),
         (changed("calls", None), "'calls' is null: "),
         (changed("calls.2", "x"), "'calls[2]' is \"x\": an object is wanted"),
+        (changed("calls.0.call", 7), "'calls[0].call' is 7: calls are numbered from 0"),
         (changed("calls.0.device", "npu"), "'calls[0].device' is \"npu\": "),
         (changed("calls.2.setting", 5), "'calls[2].setting' is 5, and 'settings' has 2"),
         (changed("calls.0.measured", {"time_s": "x"}), "'calls[0].measured.time_s' is \"x\": "),

@@ -214,9 +214,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if as_json:
                 write_error("interrupted", "", "interrupted")
             code = INTERRUPTED
-        except (
-            BrokenPipeError
-        ):  # The reader of our results is gone, as that of a completion that was given up.
+        except BrokenPipeError:
+            # The reader of our results is gone, as that of a completion that was given up.
             drop_results()
             code = 1
         except Exception as error:

@@ -206,7 +206,7 @@ def kernels(
     request = KernelsRequest(
         step=None if model is None else requested_step(
             model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout, train,
-        seq, lora,
+            seq, lora,
         ),
         op=op, role=role, target=target, target_json=target_json, trials=trials, seed=seed,
         space=space, precision=precision, tracker=tracker, key=key, cluster=cluster,

@@ -46,10 +46,8 @@ def typed_step(step: StepRequest, run: Path) -> StepRequest | None:
         run: The run that names it.
     """
     from autotune.jobs.requests import is_allowed, model_code
-    from autotune.workloads.capture import PREFIX as HUGGING_FACE
-    from autotune.workloads.models import MODELS
 
-    if step.model in {model.name for model in MODELS} or step.model.startswith(HUGGING_FACE):
+    if model_code(step.model) is None and not step.is_gone:
         return step
     for one in (step, step.with_model(run)):
         file, code = Path(one.model.rpartition(":")[0]), model_code(one.model)

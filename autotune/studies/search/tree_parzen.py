@@ -28,7 +28,6 @@ class TreeParzen(TPESampler):
         super().__init__(seed=seed)
         self._space = space
         self._storage = optuna.storages.InMemoryStorage()
-        self._name = ""
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
 
@@ -50,11 +49,13 @@ class TreeParzen(TPESampler):
 
     def _brought_up_to_date(self, study: optuna.Study) -> optuna.Study:
         """Returns the copy with all trials that have ended. Skipped trials count as bad choices."""
-        if not self._name:
-            made = optuna.create_study(storage=self._storage, directions=study.directions)
-            self._name = made.study_name
-        # A study that never asks for a trial shows samplers the trials of its first use only.
-        copy = optuna.load_study(study_name=self._name, storage=self._storage)
+        # A study that never asks for a trial shows samplers the trials of its first use only: it is opened anew.
+        copy = optuna.create_study(
+            storage=self._storage,
+            study_name="positions",
+            directions=study.directions,
+            load_if_exists=True,
+        )
         ended = (TrialState.COMPLETE, TrialState.PRUNED)
         for trial in study.get_trials(deepcopy=False, states=ended):
             if trial.number in self._copied:

@@ -81,13 +81,14 @@ def _promoted(function: str) -> Callable[[Lowering, Operation], Value]:
         def body(a: Term, b: Term) -> Term:
             return apply(function, as_type(a, dtype), as_type(b, dtype))
 
-        first, second = _two(operation)
+        first, second = two_operands(operation)
         return pointwise(lowering, operation.shape, dtype, body, first, second)
 
     return lower
 
 
-def _two(operation: Operation) -> tuple[Any, Any]:
+def two_operands(operation: Operation) -> tuple[Any, Any]:
+    """The first two arguments of an operation: tensors or numbers."""
     arguments = list(operation.arguments.values())
     return arguments[0], arguments[1]
 
@@ -107,7 +108,7 @@ def _sum(lowering: Lowering, operation: Operation) -> Value:
             b = apply("mul", b, as_type(_constant(factor), dtype))
         return apply("add" if name == "add" else "sub", a, b)
 
-    return pointwise(lowering, operation.shape, dtype, body, *_two(operation))
+    return pointwise(lowering, operation.shape, dtype, body, *two_operands(operation))
 
 
 for _name, _function in {"mul": "mul", "maximum": "max", "minimum": "min"}.items():
@@ -116,7 +117,7 @@ for _name, _function in {"mul": "mul", "maximum": "max", "minimum": "min"}.items
 
 @lowers("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def _pow(lowering: Lowering, operation: Operation) -> Value:
-    base, exponent = _two(operation)
+    base, exponent = two_operands(operation)
     dtype = dtype_of(operation)
     if dtype == "int32" and exponent not in (1, 2, 3):
         raise lowering.refused(operation, "is a power of integers", "use floats")
@@ -251,7 +252,7 @@ def _comparison(function: str, *, swapped: bool = False) -> Callable[[Lowering, 
         return apply(function, b, a) if swapped else apply(function, a, b)
 
     def lower(lowering: Lowering, operation: Operation) -> Value:
-        return pointwise(lowering, operation.shape, "bool", body, *_two(operation))
+        return pointwise(lowering, operation.shape, "bool", body, *two_operands(operation))
 
     return lower
 
@@ -281,7 +282,7 @@ def _shrink_backward(lowering: Lowering, operation: Operation) -> Value:
     def body(dy: Term, x: Term) -> Term:
         return apply("select", apply("le", apply("abs", x), limit), number(0.0), dy)
 
-    return pointwise(lowering, operation.shape, "float32", body, *_two(operation))
+    return pointwise(lowering, operation.shape, "float32", body, *two_operands(operation))
 
 
 @lowers("logical_not.default", "bitwise_not.default")
@@ -304,7 +305,7 @@ def _logic(lowering: Lowering, operation: Operation) -> Value:
     def body(a: Term, b: Term) -> Term:
         return apply(function, as_type(a, "bool"), as_type(b, "bool"))
 
-    return pointwise(lowering, operation.shape, "bool", body, *_two(operation))
+    return pointwise(lowering, operation.shape, "bool", body, *two_operands(operation))
 
 
 @lowers("where.self")

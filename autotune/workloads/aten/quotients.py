@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.workloads.aten.lowering import Lowering
-from autotune.workloads.aten.pointwise import as_type, dtype_of, pointwise
+from autotune.workloads.aten.pointwise import as_type, dtype_of, pointwise, two_operands
 from autotune.workloads.aten.program import Operation
 from autotune.workloads.aten.registry import lowers
 from autotune.workloads.aten.values import Value
@@ -19,33 +19,32 @@ def _div(lowering: Lowering, operation: Operation) -> Value:
     dtype = dtype_of(operation)
 
     def body(a: Term, b: Term) -> Term:
-        if dtype == "int32":
-            return _whole(as_type(a, "int32"), as_type(b, "int32"), truncated=mode == "trunc")
-        quotient = apply("div", as_type(a, "float32"), as_type(b, "float32"))
-        return quotient if mode is None else apply(mode, quotient)
+        return _quotient(as_type(a, dtype), as_type(b, dtype), mode)
 
-    first, second = list(operation.arguments.values())[:2]
-    return pointwise(lowering, operation.shape, dtype, body, first, second)
+    return pointwise(lowering, operation.shape, dtype, body, *two_operands(operation))
 
 
 @lowers("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 @lowers("fmod.Tensor", "fmod.Scalar")
 def _remainder(lowering: Lowering, operation: Operation) -> Value:
     """What is left by a quotient that is rounded down, or towards zero (`fmod`)."""
-    dtype, truncated = dtype_of(operation), "fmod" in operation.operator
+    dtype, mode = dtype_of(operation), "trunc" if "fmod" in operation.operator else "floor"
 
     def body(a: Term, b: Term) -> Term:
         a, b = as_type(a, dtype), as_type(b, dtype)
-        if dtype == "int32":
-            if _positive(b) and not truncated:
-                return apply("mod", a, b)
-            quotient = _whole(a, b, truncated=truncated)
-        else:
-            quotient = apply("trunc" if truncated else "floor", apply("div", a, b))
-        return apply("sub", a, apply("mul", quotient, b))
+        if _positive(b) and mode == "floor":
+            return apply("mod", a, b)
+        return apply("sub", a, apply("mul", _quotient(a, b, mode), b))
 
-    first, second = list(operation.arguments.values())[:2]
-    return pointwise(lowering, operation.shape, dtype, body, first, second)
+    return pointwise(lowering, operation.shape, dtype, body, *two_operands(operation))
+
+
+def _quotient(a: Term, b: Term, mode: str | None) -> Term:
+    """The quotient of two floats or two integers, rounded by `floor` or `trunc` where a mode is given."""
+    if a.type == "int":
+        return _whole(a, b, truncated=mode == "trunc")
+    exact = apply("div", a, b)
+    return exact if mode is None else apply(mode, exact)
 
 
 def _whole(a: Term, b: Term, *, truncated: bool) -> Term:

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C has ended."""
+_ALIKE = 0.7
+"""Share of letters in common, by difflib, from which a name may be a slip of the keyboard."""
 
 
 def pip_install(*requirements: str, options: str = "") -> str:
@@ -48,7 +50,7 @@ def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
 def meant(given: str, known: Iterable[str]) -> str:
     """Returns the probably intended name; empty if none is similar."""
     lowered = {name.lower(): name for name in known}
-    near = get_close_matches(given.lower(), lowered, n=1)
+    near = get_close_matches(given.lower(), lowered, n=1, cutoff=_ALIKE)
     return lowered[near[0]] if near else ""
 
 

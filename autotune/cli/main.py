@@ -6,6 +6,7 @@ Nothing heavy is imported here. A command imports what it needs when it runs.
 from __future__ import annotations
 
 import gc
+import inspect
 import re
 import sys
 import traceback
@@ -87,22 +88,32 @@ for _command, _summary in (
     app.command(cls=Command, short_help=_summary)(with_verbosity(_command))
 
 
-def _group(name: str, summary: str, *commands: tuple[str, Callable[..., Any], str]) -> typer.Typer:
-    """Adds a command with subcommands."""
+def _shown(summary: str, example: str) -> str:
+    """Returns the help of a group: what it is for, and an example."""
+    return f"{summary}\n\n\b\nExample:\n  {example}"
+
+
+def _group(
+    name: str, text: str, *commands: tuple[str, Callable[..., Any], str], summary: str = ""
+) -> typer.Typer:
+    """Adds a command with subcommands. In lists it has a summary, which is its help's first line by default."""
     group = typer.Typer(
-        name=name, cls=Group, help=summary, rich_markup_mode=None,
+        name=name, cls=Group, help=text, rich_markup_mode=None,
         no_args_is_help=name not in ("devices", "cpu-config"),
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     for word, command, short in commands:
         group.command(word, cls=Command, short_help=short)(with_verbosity(command))
-    app.add_typer(group, short_help=summary)
+    app.add_typer(group, short_help=summary or text.splitlines()[0])
     return group
 
 
 _devices = _group(
     "devices",
-    "List phones, boards and this host; show what can be tuned on them.",
+    _shown(
+        "List phones, boards and this host; show what can be tuned on them.",
+        "autotune devices show local",
+    ),
     ("show", devices_commands.show, "Show what can be tuned on a device."),
     ("emulate", devices_commands.emulate, "Run an emulated phone that adb sees."),
     ("restore", devices_commands.restore, "Undo changes that a crashed run left."),
@@ -110,23 +121,25 @@ _devices = _group(
 _devices.callback(invoke_without_command=True)(devices_commands.list_unless_subcommand)
 _group(
     "tracker",
-    "Serve the connected devices on a TVM tracker.",
+    _shown("Serve the connected devices on a TVM tracker.", "autotune tracker up --per-cluster"),
     ("up", tracker_commands.up, "Start the tracker and the devices' servers."),
     ("status", tracker_commands.status, "Show devices, queue, trials a minute, temperature."),
     ("down", tracker_commands.down, "Stop it and restore the devices."),
 )
 _cpu_config = _group(
     "cpu-config",
-    "Find the cores and clocks to train on.",
+    inspect.getdoc(cpu_config_commands.search) or "",
     ("apply", cpu_config_apply.apply, "Set what a search has found on the device."),
     ("compare", cpu_config_compare.compare, "Tell which of two configurations is better."),
+    summary="Find the cores and clocks to train on.",
 )
-_cpu_config.callback(invoke_without_command=True, help=cpu_config_commands.search.__doc__)(
-    with_verbosity(cpu_config_commands.search)
-)
+_cpu_config.callback(invoke_without_command=True)(with_verbosity(cpu_config_commands.search))
 _group(
     "records",
-    "Merge, compare and distribute what runs have measured.",
+    _shown(
+        "Merge, compare and distribute what runs have measured.",
+        "autotune records merge logs --out shipped",
+    ),
     ("list", records_commands.list_databases, "List the databases and runs of a folder."),
     ("show", records_commands.show, "Show the kernels of a database."),
     ("merge", records_commands.merge, "Join records into one database."),
@@ -135,7 +148,7 @@ _group(
 )
 _group(
     "rpc",
-    "Build the device server.",
+    _shown("Build the device server.", "autotune rpc build --for android-arm64"),
     ("build", rpc_commands.build, "Build it for this host, a board or a phone."),
 )
 

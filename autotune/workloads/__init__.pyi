@@ -47,7 +47,7 @@ from .operators import (
     TensorSpec,
     operator_from_spec,
 )
-from .optimizer import ALGORITHMS, Optimizer
+from .optimizer import ALGORITHMS, Optimizer, settings_of
 from .recompute import output_again
 from .references import (
     OwnProgram,
@@ -66,8 +66,8 @@ __all__ = [
     "Adam",
     "Add",
     "ALGORITHMS",
-    "aten_operators",
     "ALIGNMENT",
+    "aten_operators",
     "AvgPool2d",
     "batch_orders",
     "batches",
@@ -139,6 +139,7 @@ __all__ = [
     "RunningStats",
     "Samples",
     "ScheduleTraits",
+    "settings_of",
     "Sgd",
     "short_name",
     "Split",

@@ -43,6 +43,11 @@ _FOR_ALL: Mapping[str, float] = MappingProxyType(
 """Settings of every algorithm, where 0 means without, each with an example."""
 
 
+def settings_of(algorithm: Algorithm) -> tuple[str, ...]:
+    """Returns the names of an algorithm's settings."""
+    return tuple(dict.fromkeys((*_SETTINGS[algorithm], *_FOR_ALL)))
+
+
 @dataclass(frozen=True)
 class Optimizer:
     """An optimiser with its settings, which mean the same as in PyTorch. Settings of other algorithms are ignored.
@@ -140,7 +145,7 @@ class Optimizer:
             raise UsageError(
                 f"unknown optimizer {name!r}", hint=choices(name, ALGORITHMS, "optimizers:")
             )
-        keys = tuple(dict.fromkeys((*_SETTINGS[algorithm], *_FOR_ALL)))
+        keys = settings_of(algorithm)
         values = dict(_DEFAULTS[algorithm])
         given: set[str] = set()
         for part in body.split(",") if body else ():

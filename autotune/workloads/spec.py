@@ -94,8 +94,15 @@ def short_name(spec: str) -> str:
 
     Args:
         spec: Text for ``parse_kernel``. A result is, for example, ``conv2d c64 56x56 k64 3x3 s2+bias+relu``.
-            Different kernels may have the same short name.
+            Different kernels may have the same short name. A text that this version cannot read is its own.
     """
+    try:
+        return _short_name(spec)
+    except UsageError:
+        return spec
+
+
+def _short_name(spec: str) -> str:
     first, *rest = spec.split("+")
     operator, _, body = first.partition(":")
     if operator == Expression.name:

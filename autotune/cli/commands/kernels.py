@@ -107,6 +107,7 @@ def kernels(
     cluster: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.clusters,
             metavar="NAME",
             help="Tune for the cores of the cluster with this name, such as big or little; hybrid: for all cores.",
         ),

@@ -99,7 +99,10 @@ def profile(
     ] = None,
     meter: Annotated[
         str | None,
-        typer.Option(help="As in `autotune cpu-config`; none for times only. [default: auto]"),
+        typer.Option(
+            autocompletion=completion.meters,
+            help="As in `autotune cpu-config`; none for times only. [default: auto]",
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Minimum duration of the measurement.")] = 20.0,
     interval_ms: Annotated[float, typer.Option(metavar="MS", help="Time between samples.")] = 10.0,

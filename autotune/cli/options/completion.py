@@ -113,10 +113,42 @@ def platforms(incomplete: str) -> list[str]:
 
 
 def optimizers(incomplete: str) -> list[str]:
-    """Completes names of optimisers."""
-    from autotune.workloads import ALGORITHMS
+    """Completes names of optimisers, and after a name's colon its settings."""
+    from autotune.workloads import ALGORITHMS, settings_of
 
-    return _beginning(incomplete, list(ALGORITHMS))
+    name, colon, body = incomplete.partition(":")
+    if not colon:
+        return _beginning(incomplete, list(ALGORITHMS))
+    before, comma, _ = body.rpartition(",")
+    given = [part.partition("=")[0] for part in before.split(",")]
+    return _beginning(
+        incomplete,
+        [
+            f"{name}:{before}{comma}{setting}="
+            for algorithm in ALGORITHMS
+            if algorithm == name
+            for setting in settings_of(algorithm)
+            if setting not in given
+        ],
+    )
+
+
+def trained(incomplete: str) -> list[str]:
+    """Completes what `--train` takes besides names of parameters."""
+    return _beginning(incomplete, ["last:1", "frozen:eval"])
+
+
+def clusters(incomplete: str) -> list[str]:
+    """Completes names of clusters of cores."""
+    return _beginning(incomplete, ["little", "mid", "big", "prime", "hybrid"])
+
+
+def meters(incomplete: str) -> list[str]:
+    """Completes kinds of power meters."""
+    return _beginning(
+        incomplete,
+        ["auto", "none", "odpm", "hwmon", "iio", "rapl", "battery", "nvml", "csv:"],
+    )
 
 
 def devices(incomplete: str) -> list[str]:

@@ -75,9 +75,18 @@ else
     compdef _autotune_completion autotune
 fi"""
 
-_FISH = (
-    "complete --command autotune --no-files"
-    f' --arguments "(env {_ANSWER} _TYPER_COMPLETE_ARGS=(commandline -cp) autotune)"'
+_FISH = f"""\
+function _autotune_completion
+    # Fish replaces the whole word, and the answers after an equals sign are the words that follow it.
+    set --local before (string match --regex -- '^--[^=]+=' (commandline --current-token --cut-at-cursor))
+    for told in (env {_ANSWER} _TYPER_COMPLETE_ARGS=(commandline --current-process --cut-at-cursor) autotune)
+        echo -- "$before$told"
+    end
+end
+
+"""
+_FISH += (
+    "complete --command autotune --no-files --arguments '(_autotune_completion)'"
     ' --condition "env _AUTOTUNE_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args'
     ' _TYPER_COMPLETE_ARGS=(commandline -cp) autotune"'
 )

@@ -64,8 +64,9 @@ Space = Annotated[
 Meter = Annotated[
     str | None,
     typer.Option(
+        autocompletion=completion.meters,
         help="auto, none, odpm, hwmon, iio, rapl, battery, nvml, or csv:SOURCE: a file, a FIFO or "
-        "tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]"
+        "tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]",
     ),
 ]
 Blocks = Annotated[

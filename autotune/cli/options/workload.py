@@ -77,6 +77,7 @@ Train = Annotated[
     list[str] | None,
     typer.Option(
         "--train",
+        autocompletion=completion.trained,
         metavar="PATTERN",
         help="Parameters of a PyTorch --model that train, such as 'head.*' or last:2 (the last two layers with "
         "parameters); others are frozen. frozen:eval puts frozen layers into evaluation mode. May be repeated. "

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +18,7 @@ from autotune.compiler.target.host import cores
 from autotune.errors import UsageError, choices
 from autotune.reading import SMALL, read_json
 
+_STDERR = 2
 Family = Literal["cpu", "opencl"]
 ARM_TRIPLE = "aarch64-linux-gnu"
 # TVM's names for an OpenCL device's limits. There are two for the number of work-items of a work-group.
@@ -301,6 +305,35 @@ def _known_processor(mcpu: str, triple: str) -> bool:
     return mcpu in {str(name) for name in codegen.llvm_get_cpu_archlist(target)}
 
 
+def _unknown_feature(words: Iterable[str], triple: str) -> str:
+    """Returns the first of LLVM's features, with its sign, that LLVM does not know; empty if it knows them all."""
+    from tvm.target import Target, codegen
+
+    for word in words:
+        name = word.lstrip("+-")
+        attributes = {"kind": "llvm", "mattr": [f"+{name}"]}
+        target = Target({**attributes, **({"mtriple": triple} if triple else {})})
+        with _llvm_says_nothing():
+            known = {str(one) for one in codegen.llvm_get_cpu_features(target)}
+        if name not in known:
+            return word
+    return ""
+
+
+@contextmanager
+def _llvm_says_nothing() -> Iterator[None]:
+    """Keeps LLVM's own warnings, which name no file and no key, from this process's stderr."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(_STDERR), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, _STDERR)
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def host_features() -> dict[str, Any]:
     """Returns LLVM's name of this processor, the number of cores, and features that it lacks despite that name.
 
@@ -367,6 +400,13 @@ def tvm_target(
     if "mcpu" in content and not _known_processor(content["mcpu"], spec.triple):
         raise UsageError(
             f"target {spec.name}: key mcpu: LLVM knows no processor {content['mcpu']!r}"
+        )
+    if spec.family == "cpu" and (
+        unknown := _unknown_feature(dict(spec.tvm).get("mattr", ()), spec.triple)
+    ):
+        raise UsageError(
+            f"target {spec.name}: key mattr: LLVM knows no feature {unknown!r} of this processor",
+            hint="give LLVM's names with a sign, such as +dotprod or -sve",
         )
     try:
         return Target(content, host=host)

@@ -18,7 +18,7 @@ from autotune.compiler.target import (
     spaces,
     targets,
 )
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.jobs.device import chosen_cores, fleet_of, target_on
 from autotune.jobs.requests.defaults import KERNEL_TRIALS, SEED, TRIALS_PER_KERNEL
 from autotune.jobs.requests.step import StepRequest
@@ -184,9 +184,16 @@ def positive(option: str, value: int) -> int:
 
 
 def _check_formulations(path: Path, space: Space) -> None:
-    if not space.formulations:
+    if not space.formulations and not space.search.outlook:
         return
     known = {f"{operator}.{role}": names for (operator, role), names in registered().items()}
+    every = sorted({name for names in known.values() for name in names})
+    for name in space.search.outlook:
+        if name not in every:
+            raise UsageError(
+                f"search space {path}: key search.outlook: no formulation {name!r}",
+                hint=choices(name, every, "known:"),
+            )
     for key, names in space.formulations.items():
         if key not in known:
             raise UsageError(

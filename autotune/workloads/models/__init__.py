@@ -48,6 +48,7 @@ def build_model(
     models = {model.name: model for model in MODELS}
     if name not in models:
         hint = choices(name, models, "models:")
+        hint += "; of PyTorch: FILE.py:FUNCTION; of Hugging Face: hf:NAME"
         if name.endswith(".py"):
             hint = f"name the function that makes your module too: {name}:make"
         raise UsageError(f"unknown model {name!r}", hint=hint)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from command import autotune, autotune_here
 
+from autotune.compiler.target.targets import find
+
 OP = ("--op", "matmul:m=2,n=2,k=2")
 
 
@@ -70,11 +72,28 @@ def test_malformed_toml(tmp_path: Path) -> None:
 
 
 def test_a_space_of_another_family(tmp_path: Path) -> None:
-    from autotune.compiler.target.targets import find
-
     done = autotune("kernels", *OP, "--space", find("mali").space_path())
     assert done.returncode == 2
     assert "does not fit target cpu" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        ("search.outlook", "outlook = { nhwc", "outlook = { nhcw"),
+        ("formulations.matmul.forward", "[search]", '[formulations]\n"matmul.forward" = ["nhcw"]\n[search]'),
+    ],
+)  # fmt: skip
+def test_a_space_names_formulations_that_there_are(
+    key: str, before: str, after: str, tmp_path: Path
+) -> None:
+    text = find("cpu").space_path().read_text()
+    assert before in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(before, after))
+    done = autotune_here("kernels", *OP, "--space", path)
+    assert done.returncode == 2
+    assert f"search space {path}: key {key}: no formulation 'nhcw'" in done.stderr
 
 
 def test_a_damaged_record_line(matmul_run: Path, tmp_path: Path) -> None:

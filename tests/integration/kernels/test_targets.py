@@ -98,6 +98,11 @@ def test_the_work_group_of_a_file_narrows_the_limits_by_either_name(
         ("qcom/nothing", "no target tag"),
         ({"kind": "opencl", "max_threads": 1}, "key max_threads is none"),
         ({"kind": "llvm", "mcpu": "nonsense"}, "no processor 'nonsense'"),
+        ({"kind": "llvm", "mattr": ["+nonsense"]}, r"no feature '\+nonsense'"),
+        (
+            {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+dotprod", "-avx2"]},
+            "no feature '-avx2'",
+        ),
         ({"kind": "opencl", "max_threads_per_block": 0}, "key max_threads_per_block is 0"),
         ({"kind": "opencl", "max_num_threads": 0}, "key max_num_threads is 0"),
         ({"kind": "opencl", "thread_warp_size": 0}, "key thread_warp_size is 0"),

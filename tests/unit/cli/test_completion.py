@@ -23,7 +23,9 @@ from autotune.cli.options import completion
 from autotune.cli.reference import commands
 from autotune.cli.shared.help import group_of
 from autotune.devices import adb
+from autotune.devices.topology import CLUSTER_NAMES
 from autotune.errors import choices
+from autotune.jobs.device import HYBRID, check_meter
 from autotune.studies.run import SAMPLERS
 
 SAMPLE = Path(__file__).parents[3] / "logs" / "samples" / "cpu-matmul"
@@ -84,6 +86,21 @@ def folder(tmp_path: Path) -> Path:
         ("autotune kernels --target=ad", ["adreno"]),
         ("autotune kernels --target=", ["cpu", "arm-cpu", "adreno", "mali", "opencl"]),
         ("autotune kernels --optimizer mom", ["momentum"]),
+        (
+            "autotune kernels --optimizer adagrad:",
+            [
+                f"adagrad:{key}="
+                for key in ("learning_rate", "epsilon", "weight_decay", "clip_value", "clip_norm")
+            ],
+        ),
+        (
+            "autotune step --optimizer momentum:momentum=0.8,l",
+            ["momentum:momentum=0.8,learning_rate="],
+        ),
+        ("autotune kernels --cluster ", ["little", "mid", "big", "prime", "hybrid"]),
+        ("autotune cpu-config --meter c", ["csv:"]),
+        ("autotune profile --meter ra", ["rapl"]),
+        ("autotune kernels --train l", ["last:1"]),
         ("autotune devices emulate mei", ["meizu-16t"]),
         ("autotune export --format ", ["tvm", "c", "opencl"]),
         ("autotune export latest --for an", ["android-arm64"]),
@@ -169,9 +186,17 @@ def test_the_samplers_that_are_offered_are_those_there_are() -> None:
     assert tuple(completion.samplers("")) == SAMPLERS
 
 
+def test_the_meters_and_clusters_that_are_offered_are_those_there_are() -> None:
+    for meter in completion.meters("")[:-1]:
+        check_meter(meter, needed=False)
+    names = {name for some in CLUSTER_NAMES.values() for name in some}
+    assert set(completion.clusters("")) == names - {"all"} | {HYBRID}
+
+
 PWNED = "$(touch PWNED)"
 TYPED = {
     "autotune kernels --target adr\t": "autotune kernels --target adreno ",
+    "autotune kernels --target=adr\t": "autotune kernels --target=adreno ",
     "autotune rec\t": "autotune records ",
     "autotune report mi\t": "autotune report mine/",
     "autotune report sp\t": "autotune report sp\\ ace/",
@@ -191,7 +216,6 @@ IN_BASH = {
     "autotune report it\\'s:\t": "autotune report it\\'s:x/",
     "autotune report k=\t": "autotune report k=v/",
     "autotune kernels --space=a:\t": "autotune kernels --space=a:b/",
-    "autotune kernels --target=adr\t": "autotune kernels --target=adreno ",
     "autotune kernels --op matmul:\t": "autotune kernels --op matmul:m=,n=,k= ",
     "autotune profile --device pi@\t": "autotune profile --device pi@board ",
     "autotune kernels --model net.py:\t": "autotune kernels --model net.py:",

@@ -424,6 +424,7 @@ def test_intervals_and_ratios_are_short() -> None:
         ("conv2d:n=1,c=9,h=7,w=7,k=9,r=3,s=3,stride=1x2,pad=1,groups=9", "conv2d c9 7x7 k9 3x3 s1x2 g9"),
         ("sgd:size=192", "sgd 192"),
         ("batch_norm:n=4,c=24,s=3136,epsilon_millionths=1000,relu6=1", "batch_norm c24 s3136+relu6"),
+        ("expr:of a newer version", "expr:of a newer version"),
     ],
 )  # fmt: skip
 def test_short_names(spec: str, name: str) -> None:

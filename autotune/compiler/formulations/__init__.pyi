@@ -1,6 +1,7 @@
-from .marks import (
+from .registry import (
     ALL_COLUMNS,
     APART,
+    ATTENTION,
     FEW_CHANNELS,
     JOINED,
     PRODUCT,
@@ -10,12 +11,17 @@ from .marks import (
     TRANSFORMED,
     VECTOR_ROWS,
     WINDOW,
+    Formulation,
+    formulation,
+    formulations,
+    prim_func,
+    registered,
 )
-from .registry import Formulation, formulation, formulations, prim_func, registered
 
 __all__ = [
     "ALL_COLUMNS",
     "APART",
+    "ATTENTION",
     "FEW_CHANNELS",
     "Formulation",
     "formulation",

@@ -19,8 +19,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
     under_windows,
 )
-from autotune.compiler.formulations.marks import WINDOW
-from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
+from autotune.compiler.formulations.registry import WINDOW, Attributes, Tensors, formulation
 from autotune.compiler.formulations.strides import carried, shifted
 from autotune.workloads.operators import Conv2d
 

@@ -19,8 +19,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
     under_windows,
 )
-from autotune.compiler.formulations.marks import FEW_CHANNELS
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import FEW_CHANNELS, Tensors, formulation
 from autotune.compiler.formulations.strides import PositionGrid
 from autotune.workloads.operators import Conv2d
 

@@ -22,8 +22,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
     rounded_up,
 )
-from autotune.compiler.formulations.marks import PRODUCT
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import PRODUCT, Tensors, formulation
 from autotune.compiler.formulations.strides import PositionGrid, carried, shifted
 from autotune.workloads.operators import Conv2d, Matmul
 

@@ -10,8 +10,7 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
-from autotune.compiler.formulations.marks import JOINED, ROWS
-from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
+from autotune.compiler.formulations.registry import JOINED, ROWS, Attributes, Tensors, formulation
 from autotune.workloads.operators import Bias, Concat, CrossEntropy
 
 COLUMN_REDUCTION = "row_sums"

@@ -19,8 +19,14 @@ from autotune.compiler.formulations import (
     conv2d_weight_grad,
     matmul,
 )
-from autotune.compiler.formulations.marks import ALL_COLUMNS, ANY_COLUMNS, APART, REGISTER_PRODUCT
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import (
+    ALL_COLUMNS,
+    ANY_COLUMNS,
+    APART,
+    REGISTER_PRODUCT,
+    Tensors,
+    formulation,
+)
 from autotune.workloads.operators import Bmm, Conv2d, Matmul
 
 RULE = "register_product"

@@ -3,7 +3,7 @@
 A formulation is a function from an operator to a TVM tensor expression. It keeps the kernel's public signature
 (inputs, then outputs, all contiguous, in the order of `Kernel.inputs` and `Kernel.outputs`). Inside, it may pack,
 split or reorder. The search picks one per shape. A new formulation is one file in this package and one
-`@formulation` line.
+`@formulation` line. If a rule of its own schedules it, it marks its main block with one of the annotations below.
 """
 
 from __future__ import annotations
@@ -17,6 +17,32 @@ from typing import Any, TypeVar
 from autotune.errors import UsageError
 from autotune.workloads import program_of
 from autotune.workloads.operators import Kernel, OwnKernel
+
+PRODUCT = "autotune.product"
+"""Annotation of a product's block, as integers: whether each operand is contiguous along the reduction, and a third
+integer if the operands are transforms."""
+TRANSFORM = "autotune.transform"
+"""Annotation of a block that transforms tiles, in the registers of one work-item or as vectors: see `winograd`
+and `winograd_gemm`. On a `TRANSFORMED` product it is the rows of tiles of an image; on its result, the side."""
+WINDOW = "autotune.window"
+"""Annotation of a depthwise kernel's block: whether its result is filters, its stride and its dilation."""
+FEW_CHANNELS = "autotune.few_channels"
+"""Annotation of the block that sums: whether it is a gradient, the filter's rows and columns, and the stride."""
+REGISTER_PRODUCT = "autotune.register_product"
+"""Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
+ANY_COLUMNS, ALL_COLUMNS, APART, TRANSFORMED = 1, 2, 3, 4
+"""Values of `REGISTER_PRODUCT`: a tile may have some columns; or must have all, since they are added up next; or
+may have some, and what follows has another shape, so that it runs after all tiles; or the product is one of
+transforms, and each share of its rows is transformed, multiplied and transformed back at once."""
+VECTOR_ROWS = "autotune.vector_rows"
+"""Annotation of the block that sums windows, row by row of a plane."""
+ROWS = "autotune.rows"
+"""Annotation of the block that sums blocks of rows."""
+JOINED = "autotune.joined_parts"
+"""Annotation of the block that joins parts: the largest number of channels that divides them all."""
+ATTENTION = "autotune.attention"
+"""Annotation of the block that writes a strip of scores, or of their gradients: the elements of a head, and the
+number of products of that length that it takes."""
 
 Tensors = Sequence[Any]
 """TVM `te.Tensor` objects; typed loosely because TVM ships no annotations for them."""

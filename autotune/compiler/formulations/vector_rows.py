@@ -24,8 +24,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
     rounded_up,
 )
-from autotune.compiler.formulations.marks import VECTOR_ROWS
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import VECTOR_ROWS, Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 RULE = "vector_rows"

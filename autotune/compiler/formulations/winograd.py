@@ -15,8 +15,13 @@ from tvm import te, tirx
 
 from autotune.compiler.formulations.conv2d_forward import guarded
 from autotune.compiler.formulations.layouts import filter_reader, or_zero, reader
-from autotune.compiler.formulations.marks import REGISTER_PRODUCT, TRANSFORM, TRANSFORMED
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import (
+    REGISTER_PRODUCT,
+    TRANSFORM,
+    TRANSFORMED,
+    Tensors,
+    formulation,
+)
 from autotune.compiler.formulations.winograd_gemm import Matrix, entry, matrices
 from autotune.workloads.operators import Conv2d
 

@@ -31,8 +31,7 @@ from autotune.compiler.formulations.layouts import (
     or_zero,
     reader,
 )
-from autotune.compiler.formulations.marks import TRANSFORM
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import TRANSFORM, Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 _TILE = 4

@@ -11,10 +11,12 @@ from typing import Any
 
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.rules import tile_rules
+from autotune.compiler.rules.attention_strips import StripsOfScores
 from autotune.compiler.rules.column_reduction import ColumnReductionRule
 from autotune.compiler.rules.concat import ConcatRule
 from autotune.compiler.rules.depthwise import Windows
 from autotune.compiler.rules.few_channels import FewChannelLayers
+from autotune.compiler.rules.group_attention import StripsOfGroups
 from autotune.compiler.rules.implicit_gemm import Products
 from autotune.compiler.rules.register_products import RegisterProducts
 from autotune.compiler.rules.vector_rows import RowsOfPlanes
@@ -55,6 +57,8 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
         return ColumnReductionRule(rule)
     if isinstance(rule, spaces.RegisterProduct):
         return RegisterProducts(rule)
+    if isinstance(rule, spaces.AttentionStrips):
+        return StripsOfScores(rule)
     if isinstance(rule, spaces.VectorConcat):
         return ConcatRule(rule)
     if isinstance(rule, spaces.VectorRows):
@@ -64,6 +68,8 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
         return Products(rule, space.limits)
     if isinstance(rule, spaces.FewChannels):
         return FewChannelLayers(rule, space.limits)
+    if isinstance(rule, spaces.GroupAttention):
+        return StripsOfGroups(rule, space.limits)
     assert isinstance(rule, spaces.Depthwise)
     return Windows(rule, space.limits)
 

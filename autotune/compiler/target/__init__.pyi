@@ -3,9 +3,11 @@ from .host import cores, kernel_threads, runtime_environment
 from .request import Cores, Fleet, TuneRequest
 from .spaces import (
     LARGEST_TOLERANCE,
+    AttentionStrips,
     ColumnReduction,
     Depthwise,
     FewChannels,
+    GroupAttention,
     ImplicitGemm,
     Limits,
     Measure,
@@ -29,6 +31,8 @@ from .targets import (
 
 __all__ = [
     "ARM_TRIPLE",
+    "AttentionStrips",
+    "ColumnReduction",
     "cores",
     "Cores",
     "Depthwise",
@@ -37,15 +41,14 @@ __all__ = [
     "Fleet",
     "folder",
     "given_limits",
+    "GroupAttention",
     "ImplicitGemm",
-    "VectorConcat",
     "kernel_threads",
     "LARGEST_TOLERANCE",
     "Limits",
     "Measure",
     "on_cores",
     "RegisterProduct",
-    "ColumnReduction",
     "runtime_environment",
     "same_code",
     "Space",
@@ -56,5 +59,6 @@ __all__ = [
     "TargetSpec",
     "TuneRequest",
     "tvm_target",
+    "VectorConcat",
     "VectorRows",
 ]

@@ -266,6 +266,32 @@ class FewChannels(ByGroups):
     )
 
 
+class GroupAttention(ByTiles):
+    """Attention on an OpenCL device: a work-group has a strip of scores in local memory.
+
+    See `compiler/rules/group_attention.py`.
+    """
+
+    kind: Literal["group_attention"]
+    items: Sizes = Field(default=(8, 16, 32, 64, 128, 256), description="Work-items of a group.")
+    strips: Sizes = Field(
+        default=(4, 8, 12, 16, 20, 24, 32, 48, 64),
+        description="Neighbouring queries, or keys, whose scores with all others a group has.",
+    )
+    rows: Sizes = Field(default=(1, 2, 4, 8), description="Rows of scores of a work-item.")
+    lanes: Sizes = Field(default=(1, 2, 4, 8), description="Columns of scores of a work-item.")
+    steps: Sizes = Field(
+        default=(1, 2, 4, 8), description="Steps of the sums that are straight-line code."
+    )
+    most_accumulators: PositiveInt = Field(
+        default=64, description="Most results that a work-item keeps in registers."
+    )
+    most_unrolled: PositiveInt = Field(
+        default=512,
+        description="Most multiply-adds of a work-item in straight-line code: more compiles slowly.",
+    )
+
+
 class ByThreads(ByTiles):
     """One that shares them among a processor's threads."""
 
@@ -365,6 +391,29 @@ class RegisterProduct(ByThreads):
     )
 
 
+class AttentionStrips(ByThreads):
+    """Attention on a CPU, in strips of scores that stay in a cache; see `compiler/rules/attention_strips.py`."""
+
+    kind: Literal["attention"]
+    strips: Sizes = Field(
+        default=(4, 8, 12, 16, 20, 24, 32, 48, 64),
+        description="Neighbouring queries, or keys, whose scores with all others are in memory at once.",
+    )
+    rows: Sizes = Field(default=(1, 2, 4, 6, 8), description="Rows of a tile of registers.")
+    lanes: Sizes = Field(
+        default=(8, 16, 32, 64), description="Neighbouring columns of a tile, as vectors."
+    )
+    steps: Sizes = Field(
+        default=(1, 2, 4, 8), description="Steps of the sums that are straight-line code."
+    )
+    most_accumulators: PositiveInt = Field(
+        default=512, description="Most results of a tile: more fit no registers."
+    )
+    most_unrolled: PositiveInt = Field(
+        default=2048, description="Most multiply-adds in straight-line code: more compiles slowly."
+    )
+
+
 Rule = Annotated[
     InlineConstants
     | AutoInline
@@ -381,6 +430,8 @@ Rule = Annotated[
     | VectorConcat
     | VectorRows
     | RegisterProduct
+    | AttentionStrips
+    | GroupAttention
     | Streaming,
     Field(discriminator="kind"),
 ]
@@ -734,7 +785,7 @@ def load(path: Path) -> Space:
         space = space.model_copy(update={"limits": Limits()})
     own = [rule for rule in space.rules if isinstance(rule, ByTiles)]
     for rule in own:
-        family = "opencl" if isinstance(rule, ByGroups) else "cpu"
+        family = "cpu" if isinstance(rule, ByThreads) else "opencl"
         if space.family != family or [one.kind for one in own].count(rule.kind) > 1:
             raise UsageError(
                 f"search space {path}: key rules: {rule.kind} is a rule of {family} spaces, and stands there once"

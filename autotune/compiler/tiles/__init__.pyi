@@ -14,14 +14,30 @@ from .product_tiles import (
     ProductTiles,
 )
 from .register_tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
+from .strip_tiles import (
+    GROUP_DECISIONS,
+    STRIP_DECISIONS,
+    GroupTile,
+    GroupTiles,
+    Strips,
+    StripTile,
+    StripTiles,
+)
 from .tile_space import Tile, TileSpace, dividing, names_of
 from .vector_row_tiles import VECTOR_ROW_DECISIONS, Planes, VectorRowTile, VectorRowTiles
 
 __all__ = [
     "BANKS",
+    "ColumnTile",
+    "ColumnTiles",
+    "DepthwiseTile",
+    "DepthwiseTiles",
     "dividing",
     "EACH",
     "FLAGS",
+    "GROUP_DECISIONS",
+    "GroupTile",
+    "GroupTiles",
     "Layer",
     "LAYER_DECISIONS",
     "LayerTile",
@@ -38,10 +54,12 @@ __all__ = [
     "RegisterTiles",
     "ROW_DECISIONS",
     "Rows",
-    "ColumnTile",
-    "ColumnTiles",
     "SHARED",
     "SHARES",
+    "STRIP_DECISIONS",
+    "Strips",
+    "StripTile",
+    "StripTiles",
     "Sums",
     "Tile",
     "TileSpace",
@@ -50,6 +68,4 @@ __all__ = [
     "VectorRowTiles",
     "Window",
     "WINDOW_DECISIONS",
-    "DepthwiseTile",
-    "DepthwiseTiles",
 ]

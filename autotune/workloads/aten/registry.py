@@ -10,7 +10,7 @@ from autotune.workloads.aten.lowering import Lower
 
 _OPERATORS: dict[str, Lower] = {}
 _MODULES = (
-    "pointwise", "quotients", "shapes", "reductions", "contractions", "windows", "indexing", "norms",
+    "pointwise", "quotients", "shapes", "reductions", "contractions", "attention", "windows", "indexing", "norms",
 )  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def _traced(
     ]
     with (
         torch.fx.traceback.preserve_node_meta(),
-        attention.sdpa_kernel(attention.SDPBackend.MATH),
+        attention.sdpa_kernel([attention.SDPBackend.FLASH_ATTENTION, attention.SDPBackend.MATH]),
         torch.backends.mkldnn.flags(enabled=False),
     ):
         first = make_fx(
@@ -133,6 +133,7 @@ def _traced(
                 torch.func.functionalize(torch.fx.Interpreter(first).run, remove="mutations"),
                 decomposition_table=decompositions,
                 tracing_mode="fake",
+                _allow_non_fake_inputs=True,
             )(*[tensor.detach() for tensor in given])
     return second.graph
 

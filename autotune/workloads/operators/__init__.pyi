@@ -1,4 +1,5 @@
 from .activation import Relu
+from .attention import Attention
 from .base import LARGEST_TENSOR, ROLES, DType, Operator, Role, TensorSpec
 from .batched import Bmm
 from .convolution import Conv2d
@@ -14,13 +15,9 @@ from .pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
 from .registry import OPERATORS, operator_from_spec, spelled
 
 __all__ = [
-    "LARGEST_TENSOR",
-    "MOST_AXES",
-    "OPERATORS",
-    "OWN_NAME",
-    "ROLES",
     "Adam",
     "Add",
+    "Attention",
     "AvgPool2d",
     "BatchNorm",
     "BatchStats",
@@ -29,22 +26,27 @@ __all__ = [
     "Concat",
     "Conv2d",
     "CrossEntropy",
-    "DType",
     "Dropout",
+    "DType",
     "Expression",
     "GlobalAvgPool",
     "Kernel",
+    "LARGEST_TENSOR",
     "Matmul",
     "MaxPool2d",
     "Momentum",
+    "MOST_AXES",
     "Operator",
+    "operator_from_spec",
+    "OPERATORS",
+    "OWN_NAME",
     "OwnKernel",
     "Relu",
     "Role",
+    "ROLES",
     "RunningPower",
     "RunningStats",
     "Sgd",
-    "TensorSpec",
-    "operator_from_spec",
     "spelled",
+    "TensorSpec",
 ]

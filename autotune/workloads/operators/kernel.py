@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from autotune.errors import UsageError
+from autotune.workloads.operators.attention import Attention
 from autotune.workloads.operators.base import Operator, Role, TensorSpec
 from autotune.workloads.operators.batched import Bmm
 from autotune.workloads.operators.convolution import Conv2d
@@ -152,8 +153,8 @@ class Kernel:
 
     @property
     def is_compute(self) -> bool:
-        """True where arithmetic dominates (convolution and matmul), false for memory-bound ones.
+        """True where arithmetic dominates (convolution, matmul, attention), false for memory-bound ones.
 
         The user's own kernels count as such, since nothing is known about them.
         """
-        return isinstance(self.operator, Conv2d | Matmul | Bmm | OwnKernel)
+        return isinstance(self.operator, Conv2d | Matmul | Bmm | Attention | OwnKernel)

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.errors import UsageError, choices
 from autotune.workloads.operators.activation import Relu
+from autotune.workloads.operators.attention import Attention
 from autotune.workloads.operators.base import Operator, Pair, field_types, optional_fields
 from autotune.workloads.operators.batched import Bmm
 from autotune.workloads.operators.convolution import Conv2d
@@ -29,6 +30,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
             Conv2d,
             Matmul,
             Bmm,
+            Attention,
             Bias,
             BatchStats,
             BatchNorm,

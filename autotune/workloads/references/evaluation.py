@@ -14,6 +14,7 @@ from autotune.workloads.layout import channels_first, operand_layouts
 from autotune.workloads.operators import (
     Adam,
     Add,
+    Attention,
     AvgPool2d,
     BatchNorm,
     BatchStats,
@@ -37,6 +38,7 @@ from autotune.workloads.operators import (
     TensorSpec,
 )
 from autotune.workloads.references import (
+    attention,
     convolution,
     elementwise,
     normalization,
@@ -111,6 +113,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return convolution.matmul(operator, role, inputs)
         case Bmm():
             return convolution.bmm(role, inputs)
+        case Attention() as operator:
+            return attention.attention(operator, role, inputs)
         case Bias() as operator:
             return elementwise.bias(operator, role, inputs)
         case Relu() as operator:

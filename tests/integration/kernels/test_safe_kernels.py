@@ -99,6 +99,9 @@ SPECS = (
     ("mali", "conv2d:n=1,c=3,h=17,w=16,k=8,r=5,s=5,stride=2,pad=1", "few_channels"),
     ("mali", "matmul:m=4,n=36,k=20", ""),
     ("opencl", "bmm:b=3,m=4,n=20,k=12", ""),
+    ("opencl", "attention:b=1,t=9,s=10,h=2,g=1,d=8,causal=1", ""),
+    ("mali", "attention:b=2,t=8,s=5,h=2,g=2,d=8,mask=2x1", "group_strips"),
+    ("adreno", "attention:b=1,t=12,s=16,h=2,g=2,d=16,mask=1x2,same_for_all=1", "group_strips"),
     ("opencl", "forward expr:(in f 6 40)(sum 6 / 40 = (exp (at 0 a0 a1)))(out 0)", ""),
     ("opencl", "update expr:(in f 37)(in f 37)(map 37 = (sub (at 0 a0) (at 1 a0)))(out 0)", ""),
     (  # A gather whose index comes from data, and a view that is turned round.

@@ -11,6 +11,7 @@ from autotune.workloads import (
     OPERATORS,
     Adam,
     Add,
+    Attention,
     AvgPool2d,
     BatchNorm,
     BatchStats,
@@ -51,6 +52,10 @@ EXAMPLES: list[tuple[Operator, str]] = [
     ),
     (Matmul(8, 120, 400), "matmul:m=8,n=120,k=400"),
     (Bmm(12, 6, 5, 4), "bmm:b=12,m=6,n=5,k=4"),
+    (
+        Attention(4, 12, 10, 6, 2, 8, causal=True, mask=(4, 1), same_for_all=True),
+        "attention:b=4,t=12,s=10,h=6,g=2,d=8,causal=1,mask=4x1,same_for_all=1",
+    ),
     (
         Expression("(in f 4 6)(map 4 6 = (exp (at 0 a0 a1)))(out 0)"),
         "expr:(in f 4 6)(map 4 6 = (exp (at 0 a0 a1)))(out 0)",
@@ -117,7 +122,9 @@ def test_every_role_has_operands_cost_and_an_identifier(operator: Operator) -> N
         assert kernel.bytes == 4 * sum(s.elements for s in (*kernel.inputs, *kernel.outputs))
         assert kernel.flops >= 0
         assert kernel.spec == operator.spec()
-        assert kernel.is_compute == (operator.name in ("conv2d", "matmul", "bmm", "own"))
+        assert kernel.is_compute == (
+            operator.name in ("conv2d", "matmul", "bmm", "attention", "own")
+        )
         assert hash(kernel) == hash(Kernel(operator_from_spec(kernel.spec), role))
     assert len(names) == len(operator.roles())
 

@@ -22,6 +22,8 @@ RULE, GROUP_RULE = "attention", "group_attention"
 """Kinds of the rules for processors and for OpenCL devices."""
 LANES = 16
 """Elements of a vector that a strip's rows are padded to."""
+_LOW = -1e30
+"""A number whose exponential is 0."""
 ROWS = 4
 """Neighbouring rows that the number of rows is padded to."""
 
@@ -74,7 +76,7 @@ class _Stages:
         )
 
     def score(self, score: Any, b: Any, head: Any, i: Any, j: Any) -> Any:
-        """Returns a score after scale and mask."""
+        """Returns a score after scale and mask. Beyond the last query or key, that one is taken again."""
         op = self.op
         scaled = score * self.scale
         if self.mask is None:
@@ -99,10 +101,16 @@ def _within(i: Any, size: int, padded: int) -> Any:
     return te.min(i, size - 1) if padded > size else i
 
 
-def _unless(conditions: list[Any], instead: float, value: Any) -> Any:
+def _hidden(conditions: list[Any]) -> Any:
+    """Returns what to add to a score: a number whose exponential is 0 under any of the conditions.
+
+    A selection between scores would not do. TVM's simplifier takes away what keeps an index within its tensor if a
+    condition implies it, but both values of a selection are computed.
+    """
+    added: Any = _float(0.0)
     for condition in conditions:
-        value = tirx.Select(condition, _float(instead), value)
-    return value
+        added = tirx.Select(condition, _float(_LOW), added)
+    return added
 
 
 def _forward(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
@@ -111,7 +119,6 @@ def _forward(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
     b, h, t, lanes, r = op.b, op.h, op.t, stages.lanes, op.shared
     rows, keys = stages.padded(t, ROWS), stages.padded(op.s, lanes)
     k = stages.across("k_across", stages.k, op.s)
-    lowest = -3.4028234663852886e38
     scores = stages.products(
         "scores",
         (b, h, rows, keys),
@@ -121,23 +128,17 @@ def _forward(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
 
     def seen(n: Any, e: Any, i: Any, j: Any) -> Any:
         score = stages.score(scores[n, e, i, j], n, e, i, j)
-        return _unless(stages.unseen(i, j, t, keys), lowest, score)
+        return score + _hidden([j > i]) if op.causal else score
 
     strip = te.compute((b, h, rows, keys), seen, name="strip", attrs=stages.marks)
     peaks = _by_lane("peaks", strip, lanes, te.max)
     top = _over_lanes("top", peaks, te.max)
 
-    def finite(n: Any, e: Any, i: Any) -> Any:
-        """The largest score; 0 where all are -inf."""
-        return tirx.Select(top[n, e, i] < _float(lowest), _float(0.0), top[n, e, i])
+    def exponential(n: Any, e: Any, i: Any, j: Any) -> Any:
+        unseen = stages.unseen(i, j, t, keys)
+        return te.exp(strip[n, e, i, j] - top[n, e, i] + _hidden(unseen))
 
-    p = te.compute(
-        (b, h, rows, keys),
-        lambda n, e, i, j: _unless(
-            stages.unseen(i, j, t, keys), 0.0, te.exp(strip[n, e, i, j] - finite(n, e, i))
-        ),
-        name="p",
-    )
+    p = te.compute((b, h, rows, keys), exponential, name="p")
     sums = _by_lane("sums", p, lanes, te.sum)
     total = _over_lanes("total", sums, te.sum)
     some = te.compute(
@@ -154,7 +155,13 @@ def _forward(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
         name="acc",
     )
     o = te.compute((b, t, h, op.d), lambda n, i, e, c: acc[n, i, e, c] / some[n, e, i], name="o")
-    lse = te.compute((b, h, t), lambda n, e, i: finite(n, e, i) + te.log(some[n, e, i]), name="lse")
+    lse = te.compute(
+        (b, h, t),
+        lambda n, e, i: tirx.Select(
+            total[n, e, i] > _float(0.0), top[n, e, i] + te.log(some[n, e, i]), _float(0.0)
+        ),
+        name="lse",
+    )
     return [o, lse]
 
 
@@ -196,9 +203,9 @@ def _data_grad(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
 
     def ds(n: Any, e: Any, i: Any, j: Any) -> Any:
         at = (n, e, _within(i, t, rows))
-        p = te.exp(stages.score(scores[n, e, i, j], n, e, i, j) - lse[at])
-        value = p * (dp[n, e, i, j] - delta[at]) * stages.scale
-        return _unless(stages.unseen(i, j, t, keys), 0.0, value)
+        score = stages.score(scores[n, e, i, j], n, e, i, j)
+        p = te.exp(score - lse[at] + _hidden(stages.unseen(i, j, t, keys)))
+        return p * (dp[n, e, i, j] - delta[at]) * stages.scale
 
     strip = te.compute(shape, ds, name="strip", attrs=stages.marks)
     key = te.reduce_axis((0, keys), "key")
@@ -245,17 +252,17 @@ def _weight_grad(op: Attention, inputs: Tensors, *, cut: bool, apart: bool = Fal
     def both(n: Any, f: Any, m: Any, j: Any, which: Any, i: Any) -> Any:
         head = f * r + m
         at = (n, head, _within(i, op.t, queries))
-        p = te.exp(stages.score(scores[n, f, m, j, i], n, head, i, j) - lse[at])
+        score = stages.score(scores[n, f, m, j, i], n, head, i, j)
+        p = te.exp(score - lse[at] + _hidden(stages.unseen(i, j, queries, s)))
         ds = p * (dp[n, f, m, j, i] - delta[at]) * stages.scale
-        value = tirx.Select(which == 0, ds, p)
-        return _unless(stages.unseen(i, j, queries, s), 0.0, value)
+        return te.if_then_else(which == 0, ds, p)
 
     strip = te.compute((b, heads, r, rows, 2, queries), both, name="strip", attrs=stages.marks)
     head, query = te.reduce_axis((0, r), "head"), te.reduce_axis((0, queries), "query")
 
     def summed(which: Any, n: Any, j: Any, f: Any, c: Any) -> Any:
         at = (n, _within(query, op.t, queries), f * r + head, c)
-        other = tirx.Select(which == 0, stages.q[at], do[at])
+        other = te.if_then_else(which == 0, stages.q[at], do[at])
         return te.sum(strip[n, f, head, j, which, query] * other, axis=[head, query])
 
     acc = te.compute((2, b, rows, heads, op.d), summed, name="acc")

@@ -114,16 +114,10 @@ def _products_with_strip(sch: Any, block: Any, cut: Any) -> tuple[Any, Any]:
     written = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(written, item, preserve_unit_loops=True)
     *_, in_written, _, lane_written = sch.get_loops(written)
-    which = outer[:-1]
-    for loop in (*which, step, in_row, in_written):
+    for loop in (*outer[:-1], step, in_row, in_written):
         sch.unroll(loop)
-    for one in (lane, lane_written):
-        if (
-            which
-        ):  # Two results read other operands: TVM's selection of vectors is none of OpenCL's.
-            sch.unroll(one)
-        else:
-            sch.vectorize(one)
+    for loop in (lane, lane_written):
+        sch.vectorize(loop)
     return block, [*shared, depth][0]
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from cpu_tiles import check_tiles, sketched
+from cpu_tiles import built_tiles, check_tiles, sketched
 from gpu_products import SPACE as GPU_SPACE
 from gpu_products import TARGET as GPU_TARGET
 
 from autotune.compiler.formulations import formulations
+from autotune.compiler.opencl_c.opencl_source import improved_source
 from autotune.compiler.rules.rules import cuts
 from autotune.workloads import max_relative_error, parse_kernel, random_inputs, reference
 
@@ -43,7 +44,9 @@ def test_every_tile_of_a_work_group_is_right(spec: str, role: str, exhaustive: b
     drawn = list(tiles.drawn(12 if exhaustive else 3))
     assert drawn
     for tile in drawn:
-        run = tvm.compile(sketches.schedule(tile).mod, GPU_TARGET)["main"]
+        program = sketches.schedule(tile).mod
+        with improved_source(program):
+            run = tvm.compile(program, GPU_TARGET)["main"]
         found = [np.zeros(spec.shape, np.float32) for spec in kernel.outputs]
         operands = [
             tvm.runtime.tensor(np.asarray(a, np.float32), device) for a in [*inputs, *found]
@@ -84,3 +87,22 @@ def test_rows_that_no_local_memory_holds_have_no_strips() -> None:
     kernel = parse_kernel("attention:b=1,t=16384,s=16384,h=1,g=1,d=8", "forward")
     (strips,) = formulations(kernel, ["group_strips"])
     assert not cuts(GPU_SPACE, kernel, strips)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_query_that_sees_no_key_gives_zeros(role: str) -> None:
+    kernel = parse_kernel("attention:b=1,t=6,s=9,h=2,g=1,d=8,mask=1x1", role)
+    inputs = random_inputs(kernel, 1)
+    inputs[3][0, 0, 2] = -np.inf
+    if role != "forward":
+        inputs[4][0, :, 2] = 0.0
+    wanted = reference(kernel, inputs)
+    for _, _, library in built_tiles(kernel, "strips", 2):
+        found = [np.full(spec.shape, np.nan, np.float32) for spec in kernel.outputs]
+        operands = [tvm.runtime.tensor(np.asarray(a, np.float32)) for a in [*inputs, *found]]
+        library["main"](*operands)
+        for operand, result in zip(operands[len(inputs) :], wanted, strict=True):
+            np.testing.assert_allclose(operand.numpy(), result, rtol=1e-5, atol=1e-6)
+    if role == "forward":
+        assert not wanted[0][0, 2].any()
+        assert not wanted[1][0, :, 2].any()

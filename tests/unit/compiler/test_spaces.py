@@ -132,6 +132,7 @@ def test_without_threads_changes_only_parallelism() -> None:
         "joined_parts",
         "vector_rows",
         "register_product",
+        "attention",
     }
     assert not any(rule.threads for rule in tiled)
     assert isinstance(parallel, spaces.ParallelVectorizeUnroll)

@@ -24,6 +24,8 @@ LANES = 16
 """Elements of a vector that a strip's rows are padded to."""
 _LOW = -1e30
 """A number whose exponential is 0."""
+_BLOCK = 32
+"""Queries and keys of a block of causal scores that is left out as a whole."""
 ROWS = 4
 """Neighbouring rows that the number of rows is padded to."""
 
@@ -67,13 +69,28 @@ class _Stages:
         return lambda b, head, c, i: copy[b, head, c, i]
 
     def products(
-        self, name: str, shape: tuple[int, ...], left: Callable[..., Any], right: Callable[..., Any]
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        left: Callable[..., Any],
+        right: Callable[..., Any],
+        *,
+        by_query: bool = True,
     ) -> Any:
         """Returns the sums over the elements of a head of what two functions read at [element, *index]."""
         c = te.reduce_axis((0, self.op.d), f"c_{name}")
-        return te.compute(
-            shape, lambda *at: te.sum(left(c, *at) * right(c, *at), axis=c), name=name
-        )
+
+        def summed(*at: Any) -> Any:
+            query, key = (at[-2], at[-1]) if by_query else (at[-1], at[-2])
+            return te.sum(self.where_seen(query, key, left(c, *at) * right(c, *at)), axis=c)
+
+        return te.compute(shape, summed, name=name)
+
+    def where_seen(self, query: Any, key: Any, value: Any) -> Any:
+        """Returns a value; 0 in blocks of causal scores that no query of theirs sees, which then cost nothing."""
+        if not (self.cut and self.op.causal):
+            return value
+        return te.if_then_else(key // _BLOCK <= query // _BLOCK, value, _float(0.0))
 
     def score(self, score: Any, b: Any, head: Any, i: Any, j: Any) -> Any:
         """Returns a score after scale and mask. Beyond the last query or key, that one is taken again."""
@@ -150,7 +167,8 @@ def _forward(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
     acc = te.compute(
         (b, rows, h, op.d),
         lambda n, i, e, c: te.sum(
-            p[n, e, i, key] * v[n, _within(key, op.s, keys), e // r, c], axis=key
+            stages.where_seen(i, key, p[n, e, i, key] * v[n, _within(key, op.s, keys), e // r, c]),
+            axis=key,
         ),
         name="acc",
     )
@@ -212,7 +230,10 @@ def _data_grad(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
     acc = te.compute(
         (b, rows, h, op.d),
         lambda n, i, e, c: te.sum(
-            strip[n, e, i, key] * key_rows[n, _within(key, op.s, keys), e // r, c], axis=key
+            stages.where_seen(
+                i, key, strip[n, e, i, key] * key_rows[n, _within(key, op.s, keys), e // r, c]
+            ),
+            axis=key,
         ),
         name="acc",
     )
@@ -241,12 +262,12 @@ def _weight_grad(op: Attention, inputs: Tensors, *, cut: bool, apart: bool = Fal
     scores = stages.products(
         "scores", shape,
         lambda c, n, f, m, j, i: k[n, _within(j, s, rows), f // of_keys, c],
-        lambda c, n, f, m, j, i: q(n, f * r + m, c, i),
+        lambda c, n, f, m, j, i: q(n, f * r + m, c, i), by_query=False,
     )  # fmt: skip
     dp = stages.products(
         "dp", shape,
         lambda c, n, f, m, j, i: v[n, _within(j, s, rows), f // of_keys, c],
-        lambda c, n, f, m, j, i: dy(n, f * r + m, c, i),
+        lambda c, n, f, m, j, i: dy(n, f * r + m, c, i), by_query=False,
     )  # fmt: skip
 
     def both(n: Any, f: Any, m: Any, j: Any, which: Any, i: Any) -> Any:
@@ -263,7 +284,8 @@ def _weight_grad(op: Attention, inputs: Tensors, *, cut: bool, apart: bool = Fal
     def summed(which: Any, n: Any, j: Any, f: Any, c: Any) -> Any:
         at = (n, _within(query, op.t, queries), f * r + head, c)
         other = te.if_then_else(which == 0, stages.q[at], do[at])
-        return te.sum(strip[n, f, head, j, which, query] * other, axis=[head, query])
+        value = strip[n, f, head, j, which, query] * other
+        return te.sum(stages.where_seen(query, j, value), axis=[head, query])
 
     acc = te.compute((2, b, rows, heads, op.d), summed, name="acc")
     result = te.compute((2, b, s, heads, op.d), lambda *at: acc[at], name="dkv")

@@ -21,6 +21,7 @@ SPECS = [
     "attention:b=2,t=7,s=9,h=4,g=2,d=8,causal=1",
     "attention:b=2,t=13,s=13,h=4,g=1,d=24,mask=2x1",
     "attention:b=3,t=20,s=40,h=2,g=2,d=16,mask=3x2,same_for_all=1",
+    "attention:b=1,t=70,s=70,h=2,g=1,d=8,causal=1",
 ]
 ROLES = ["forward", "data_grad", "weight_grad"]
 

@@ -22,7 +22,7 @@ def default_schedule(program: Any, target: Any) -> Any:
     """
     if "gpu" not in [str(key) for key in target.keys]:
         return program
-    from tvm.s_tir import dlight
+    from tvm.s_tir import ScheduleError, dlight
 
     rules = (
         dlight.gpu.Matmul(),
@@ -33,7 +33,10 @@ def default_schedule(program: Any, target: Any) -> Any:
     with target:
         try:
             return dlight.ApplyDefaultSchedule(*rules, dlight.gpu.Fallback())(program)
-        except AssertionError:  # Of a rule that takes some reductions to one element for its own.
+        except (
+            AssertionError,
+            ScheduleError,
+        ):  # Of a rule that takes a kernel for its own, and cannot cut it.
             return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(program)
 
 

@@ -18,6 +18,7 @@ from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import (
     Conv2d,
     Kernel,
+    Role,
     max_relative_error,
     parse_operator,
     random_inputs,
@@ -65,3 +66,28 @@ def test_strided_data_gradients_are_right_untuned(
     result = tvm.runtime.tensor(np.full(expected.shape, np.nan, "float32"), device=device)
     built["main"](*(tvm.runtime.tensor(one, device=device) for one in inputs), result)
     assert max_relative_error(result.numpy(), expected) < 1e-5
+
+
+@pytest.mark.parametrize("schedule", [_plain, _default])
+@pytest.mark.parametrize("role", ["forward", "data_grad", "weight_grad"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "attention:b=2,t=32,s=32,h=4,g=2,d=8,causal=1",
+        "attention:b=1,t=7,s=9,h=2,g=2,d=3,mask=1x2",
+    ],
+)
+def test_attention_is_right_untuned(spec: str, role: Role, schedule: Callable[[Any], Any]) -> None:
+    kernel = Kernel(parse_operator(spec), role)
+    (direct,) = (one for one in formulations(kernel) if one.name == "direct")
+    built = tvm.compile(schedule(tvm.IRModule({"main": prim_func(kernel, direct)})), TARGET)
+    opencl_sidecar.ensure()
+    device = tvm.device("opencl", 0)
+    inputs = random_inputs(kernel, 1)
+    wanted = reference(kernel, inputs)
+    found = [
+        tvm.runtime.tensor(np.full(one.shape, np.nan, "float32"), device=device) for one in wanted
+    ]
+    built["main"](*(tvm.runtime.tensor(one, device=device) for one in inputs), *found)
+    for result, expected in zip(found, wanted, strict=True):
+        assert max_relative_error(result.numpy(), expected) < 1e-5

@@ -56,7 +56,7 @@ def export(
         list[Path] | None,
         typer.Option(
             parser=plan_path(),
-            autocompletion=completion.runs,
+            autocompletion=completion.plans,
             metavar="FILE",
             help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",
         ),

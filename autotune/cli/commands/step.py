@@ -87,7 +87,7 @@ def step(
         Path | None,
         typer.Option(
             parser=plan_path(),
-            autocompletion=completion.runs,
+            autocompletion=completion.plans,
             metavar="FILE",
             help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
             "the plan's runs are, if they were moved.",

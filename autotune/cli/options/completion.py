@@ -85,10 +85,19 @@ def samplers(incomplete: str) -> list[str]:
 
 def runs(incomplete: str) -> list[Name]:
     """Completes `latest`, the runs in the typed folder or in `logs`, and other folders and files of records."""
+    return _runs_with("run.json", incomplete)
+
+
+def plans(incomplete: str) -> list[Name]:
+    """Completes `latest`, the runs that have plans, and other folders and files."""
+    return _runs_with("plans/best.json", incomplete)
+
+
+def _runs_with(file: str, incomplete: str) -> list[Name]:
     from autotune.cli.options.latest import LATEST, LOGS
 
     typed = Path(incomplete).parent if "/" in incomplete else LOGS
-    made = sorted((path.parent for path in typed.glob("*/run.json")), reverse=True)
+    made = sorted((path for path in typed.glob("*") if (path / file).is_file()), reverse=True)
     found = _beginning(incomplete, [LATEST, *map(str, made)])
     others = _paths(incomplete, ".records.gz", ".json")
     return [

@@ -182,6 +182,15 @@ def test_latest_needs_no_run_for_the_rest_to_be_completed(tmp_path: Path) -> Non
     assert offered("autotune step --plan latest --lay", tmp_path) == ["--layout"]
 
 
+def test_only_runs_with_plans_are_completed_as_plans(folder: Path) -> None:
+    best = folder / "logs" / "20260102T000000Z-joint-lenet" / "plans" / "best.json"
+    best.parent.mkdir(parents=True)
+    best.touch()
+    for command in ("step", "export"):
+        offer = offered(f"autotune {command} --plan l", folder)
+        assert offer == ["latest", "logs/20260102T000000Z-joint-lenet", "logs/"]
+
+
 def test_the_samplers_that_are_offered_are_those_there_are() -> None:
     assert tuple(completion.samplers("")) == SAMPLERS
 

@@ -104,6 +104,28 @@ class _Stages:
         row = 0 if op.same_for_all else te.min(i, op.t - 1)
         return scaled + self.mask[sample, of_head, row, te.min(j, op.s - 1)]
 
+    def gradient(
+        self, score: Any, dp: Any, at: tuple[Any, ...], queries: int, keys: int
+    ) -> tuple[Any, Any]:
+        """Returns ``p``, computed again, and the gradient of a score at [b, head, i, j]."""
+        lse, delta, _ = self.rest
+        b, head, i, j = at
+        row = (b, head, te.min(i, self.op.t - 1))
+        hidden = _hidden(self.unseen(i, j, queries, keys))
+        p = te.exp(self.score(score, b, head, i, j) - lse[row] + hidden)
+        return p, p * (dp - delta[row]) * self.scale
+
+    def with_strip(self, strip: Any, values: Any) -> Any:
+        """Returns the products of a strip with an operand [b, key, head, element], as [b, query, head, element]."""
+        b, h, rows, keys = strip.shape
+        key = te.reduce_axis((0, keys), "key")
+
+        def summed(n: Any, i: Any, e: Any, c: Any) -> Any:
+            value = values[n, _within(key, self.op.s, int(keys)), e // self.op.shared, c]
+            return te.sum(self.where_seen(i, key, strip[n, e, i, key] * value), axis=key)
+
+        return te.compute((b, rows, h, self.op.d), summed, name="acc")
+
     def unseen(self, i: Any, j: Any, queries: int, keys: int) -> list[Any]:
         """Returns conditions under which query i does not see key j, in a strip of padded sizes."""
         op = self.op
@@ -163,15 +185,7 @@ def _forward(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
         lambda n, e, i: tirx.Select(total[n, e, i] > _float(0.0), total[n, e, i], _float(1.0)),
         name="some",
     )
-    key = te.reduce_axis((0, keys), "key")
-    acc = te.compute(
-        (b, rows, h, op.d),
-        lambda n, i, e, c: te.sum(
-            stages.where_seen(i, key, p[n, e, i, key] * v[n, _within(key, op.s, keys), e // r, c]),
-            axis=key,
-        ),
-        name="acc",
-    )
+    acc = stages.with_strip(p, v)
     o = te.compute((b, t, h, op.d), lambda n, i, e, c: acc[n, i, e, c] / some[n, e, i], name="o")
     lse = te.compute(
         (b, h, t),
@@ -204,8 +218,7 @@ def _over_lanes(name: str, parts: Any, combined: Callable[..., Any]) -> Any:
 
 def _data_grad(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
     stages = _Stages(op, inputs, 2, cut=cut)
-    q, key_rows = stages.q, stages.k
-    lse, delta, do = stages.rest
+    q, do = stages.q, stages.rest[-1]
     b, h, t, r = op.b, op.h, op.t, op.shared
     rows, keys = stages.padded(t, ROWS), stages.padded(op.s, stages.lanes)
     k, v = stages.across("k_across", stages.k, op.s), stages.across("v_across", stages.v, op.s)
@@ -220,23 +233,11 @@ def _data_grad(op: Attention, inputs: Tensors, *, cut: bool) -> Tensors:
     )  # fmt: skip
 
     def ds(n: Any, e: Any, i: Any, j: Any) -> Any:
-        at = (n, e, _within(i, t, rows))
-        score = stages.score(scores[n, e, i, j], n, e, i, j)
-        p = te.exp(score - lse[at] + _hidden(stages.unseen(i, j, t, keys)))
-        return p * (dp[n, e, i, j] - delta[at]) * stages.scale
+        at = (n, e, i, j)
+        return stages.gradient(scores[at], dp[at], at, t, keys)[1]
 
     strip = te.compute(shape, ds, name="strip", attrs=stages.marks)
-    key = te.reduce_axis((0, keys), "key")
-    acc = te.compute(
-        (b, rows, h, op.d),
-        lambda n, i, e, c: te.sum(
-            stages.where_seen(
-                i, key, strip[n, e, i, key] * key_rows[n, _within(key, op.s, keys), e // r, c]
-            ),
-            axis=key,
-        ),
-        name="acc",
-    )
+    acc = stages.with_strip(strip, stages.k)
     return [te.compute((b, t, h, op.d), lambda *at: acc[at], name="dq")]
 
 
@@ -250,8 +251,7 @@ def _weight_grad(op: Attention, inputs: Tensors, *, cut: bool, apart: bool = Fal
         apart: Whether each head of queries has strips and results of its own, which are added up at the end.
     """
     stages = _Stages(op, inputs, 2, cut=cut)
-    k, v = stages.k, stages.v
-    lse, delta, do = stages.rest
+    k, v, do = stages.k, stages.v, stages.rest[-1]
     b, s = op.b, op.s
     heads, r = (op.h, 1) if apart else (op.g, op.shared)
     of_keys = op.shared if apart else 1
@@ -271,11 +271,8 @@ def _weight_grad(op: Attention, inputs: Tensors, *, cut: bool, apart: bool = Fal
     )  # fmt: skip
 
     def both(n: Any, f: Any, m: Any, j: Any, which: Any, i: Any) -> Any:
-        head = f * r + m
-        at = (n, head, _within(i, op.t, queries))
-        score = stages.score(scores[n, f, m, j, i], n, head, i, j)
-        p = te.exp(score - lse[at] + _hidden(stages.unseen(i, j, queries, s)))
-        ds = p * (dp[n, f, m, j, i] - delta[at]) * stages.scale
+        at = (n, f * r + m, i, j)
+        p, ds = stages.gradient(scores[n, f, m, j, i], dp[n, f, m, j, i], at, queries, s)
         return te.if_then_else(which == 0, ds, p)
 
     strip = te.compute((b, heads, r, rows, 2, queries), both, name="strip", attrs=stages.marks)
@@ -308,9 +305,21 @@ def forward(op: Attention, inputs: Tensors) -> Tensors:
     return _forward(op, inputs, cut=False)
 
 
+@formulation("attention", "forward", "strips", rule=RULE, applies=_fits)
+@formulation("attention", "forward", "group_strips", rule=GROUP_RULE, applies=_fits)
+def forward_in_strips(op: Attention, inputs: Tensors) -> Tensors:
+    return _forward(op, inputs, cut=True)
+
+
 @formulation("attention", "data_grad", "direct")
 def data_grad(op: Attention, inputs: Tensors) -> Tensors:
     return _data_grad(op, inputs, cut=False)
+
+
+@formulation("attention", "data_grad", "strips", rule=RULE, applies=_fits)
+@formulation("attention", "data_grad", "group_strips", rule=GROUP_RULE, applies=_fits)
+def data_grad_in_strips(op: Attention, inputs: Tensors) -> Tensors:
+    return _data_grad(op, inputs, cut=True)
 
 
 @formulation("attention", "weight_grad", "direct")
@@ -318,29 +327,9 @@ def weight_grad(op: Attention, inputs: Tensors) -> Tensors:
     return _weight_grad(op, inputs, cut=False)
 
 
-@formulation("attention", "forward", "strips", rule=RULE, applies=_fits)
-def forward_in_strips(op: Attention, inputs: Tensors) -> Tensors:
-    return _forward(op, inputs, cut=True)
-
-
-@formulation("attention", "data_grad", "strips", rule=RULE, applies=_fits)
-def data_grad_in_strips(op: Attention, inputs: Tensors) -> Tensors:
-    return _data_grad(op, inputs, cut=True)
-
-
 @formulation("attention", "weight_grad", "strips", rule=RULE, applies=_fits)
 def weight_grad_in_strips(op: Attention, inputs: Tensors) -> Tensors:
     return _weight_grad(op, inputs, cut=True)
-
-
-@formulation("attention", "forward", "group_strips", rule=GROUP_RULE, applies=_fits)
-def forward_in_groups(op: Attention, inputs: Tensors) -> Tensors:
-    return _forward(op, inputs, cut=True)
-
-
-@formulation("attention", "data_grad", "group_strips", rule=GROUP_RULE, applies=_fits)
-def data_grad_in_groups(op: Attention, inputs: Tensors) -> Tensors:
-    return _data_grad(op, inputs, cut=True)
 
 
 @formulation("attention", "weight_grad", "group_strips", rule=GROUP_RULE, applies=_fits)

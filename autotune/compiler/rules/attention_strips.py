@@ -8,25 +8,24 @@ the strip, and the products with it follow at once (Rabe and Staats, "Self-atten
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.formulations import ATTENTION
 from autotune.compiler.rules.register_loops import LINE, copied, straight
 from autotune.compiler.rules.streaming import names_of_blocks, stream_stages
-from autotune.compiler.rules.tile_rules import PlainTiles, sampled
+from autotune.compiler.rules.tile_rules import RESULT, SUMMED, PlainTiles, extents, sampled
 from autotune.compiler.target import AttentionStrips
 from autotune.compiler.tiles import STRIP_DECISIONS, Strips, StripTile, StripTiles
 
 _THREADS = 8
 """Threads that share what follows the results. Fewer threads share it as well."""
-RESULT, SUMMED = 0, 2
-"""Kinds of a block's axes, in TVM's numbering."""
 _BY_LANE = ("peaks", "sums")
 """Blocks that go along a row, vector by vector."""
 PRODUCT = "acc"
 """The block of the products with a strip."""
 RESULTS = ("o", "lse", "dq", "dkv")
-INSIDE = ("peaks", "top", "p", "sums", "total", "some", PRODUCT, *RESULTS)
+_INSIDE = ("peaks", "top", "p", "sums", "total", "some", PRODUCT, *RESULTS)
 """Blocks that end a strip, and all that are computed strip by strip, as `formulations.attention` names them."""
 
 
@@ -53,30 +52,26 @@ class StripsOfScores(PlainTiles):
             name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in STRIP_DECISIONS
         }
         vector = math.gcd(LINE, tile.lanes)
-        names = names_of_blocks(sch)
-        products = [one for one in sch.get_producers(block) if extents(sch.get(one), SUMMED)]
-        copies = [copy for one in products for copy in sch.get_producers(one)]
-        inside = [name for name in names if name in INSIDE]
-        rest = names[1 + names.index(inside[-1]) :]
+        blocks = blocks_of(sch, block)
 
-        strip, _, column, _ = cut_scores(sch, block, cut)
-        for name in inside:
+        strip, _, column, inner = cut_scores(sch, block, cut)
+        for name in blocks.inside:
             sch.reverse_compute_at(sch.get_sblock(name), strip, preserve_unit_loops=True)
-        sums = [_tile_of_scores(sch, one, column, cut["steps"], vector) for one in products]
-        _write_strip(sch, block, vector)
-        for name in inside:
+        sums = [_tile_of_scores(sch, one, column, cut["steps"], vector) for one in blocks.products]
+        _write_strip(sch, inner, vector)
+        for name in blocks.inside:
             one = sch.get_sblock(name)
             if name == PRODUCT:
                 sums.append(_products_with_strip(sch, one, cut, math.gcd(LINE, tile.result_lanes)))
             else:
                 sums += _row_by_row(sch, one, along=name in _BY_LANE)
-        shared = [sch.get_loops(block)[:3], *(copied(sch, copy) for copy in copies)]
+        shared = [sch.get_loops(block)[:3], *(copied(sch, copy) for copy in blocks.copies)]
         if self._rule.threads:
             for loops in shared:
                 sch.parallel(sch.fuse(*loops))
         for one, first in sums:
             sch.decompose_reduction(one, first)
-        return stream_stages(sch, rest, 4 * LINE, _THREADS if self._rule.threads else 1)
+        return stream_stages(sch, blocks.rest, 4 * LINE, _THREADS if self._rule.threads else 1)
 
 
 def sizes_of(block: Any, mark: str) -> Strips:
@@ -85,6 +80,36 @@ def sizes_of(block: Any, mark: str) -> Strips:
     samples, heads, *axes, columns = extents(block, RESULT)
     shared, rows, results = axes if len(axes) > 1 else (1, *axes, 1)
     return Strips(samples * heads, shared, rows, columns, depth, products, results)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of an attention's program around the one that writes a strip.
+
+    Attributes:
+        copies: Copies of operands.
+        products: Products that make a strip.
+        inside: Names of those that follow in a strip, in order.
+        rest: Names of those that run after all strips.
+    """
+
+    copies: list[Any]
+    products: list[Any]
+    inside: list[str]
+    rest: list[str]
+
+
+def blocks_of(sch: Any, block: Any) -> Blocks:
+    """Returns the blocks around the one that writes a strip."""
+    names = names_of_blocks(sch)
+    products = [one for one in sch.get_producers(block) if extents(sch.get(one), SUMMED)]
+    inside = [name for name in names if name in _INSIDE]
+    return Blocks(
+        [copy for one in products for copy in sch.get_producers(one)],
+        products,
+        inside,
+        names[1 + names.index(inside[-1]) :],
+    )
 
 
 def cut_scores(sch: Any, block: Any, cut: Any) -> tuple[Any, Any, Any, list[Any]]:
@@ -115,11 +140,9 @@ def _tile_of_scores(sch: Any, block: Any, column: Any, steps: Any, vector: int) 
     return block, depth
 
 
-def _write_strip(sch: Any, block: Any, vector: int) -> None:
+def _write_strip(sch: Any, loops: list[Any], vector: int) -> None:
     """Writes a tile of the strip from registers: for each vector of scores, all that becomes of it."""
-    results = len(extents(sch.get(block), RESULT)) - 4
-    *_, lane = loops = sch.get_loops(block)
-    row, *which = loops[-2 - max(0, results - 1) : -1]
+    row, *which, lane = loops
     part, lane = sch.split(lane, [None, vector])
     sch.reorder(row, part, *which, lane)
     for loop in (row, part, *which):
@@ -157,11 +180,6 @@ def _row_by_row(sch: Any, block: Any, *, along: bool) -> list[tuple[Any, Any]]:
         _, lane = sch.split(last, [None, vector])
         sch.vectorize(lane)
     return [(block, summed[0])] if summed else []
-
-
-def extents(block: Any, kind: int) -> list[int]:
-    """Returns the extents of a block's axes of one kind."""
-    return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
 
 
 def own_loops(sch: Any, block: Any, kind: int) -> list[Any]:

@@ -10,18 +10,22 @@ from typing import Any
 
 from autotune.compiler.formulations import ATTENTION
 from autotune.compiler.rules.attention_strips import (
-    INSIDE,
     PRODUCT,
-    RESULT,
     RESULTS,
-    SUMMED,
+    blocks_of,
     cut_scores,
-    extents,
     own_loops,
     sizes_of,
 )
-from autotune.compiler.rules.streaming import names_of_blocks
-from autotune.compiler.rules.tile_rules import PlainTiles, among_items, sampled, side_items
+from autotune.compiler.rules.tile_rules import (
+    RESULT,
+    SUMMED,
+    PlainTiles,
+    among_items,
+    extents,
+    sampled,
+    side_items,
+)
 from autotune.compiler.target import GroupAttention, Limits
 from autotune.compiler.tiles import GROUP_DECISIONS, GroupTile, GroupTiles
 
@@ -49,24 +53,20 @@ class StripsOfGroups(PlainTiles):
         cut = {
             name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in GROUP_DECISIONS
         }
-        names = names_of_blocks(sch)
-        products = [one for one in sch.get_producers(block) if extents(sch.get(one), SUMMED)]
-        copies = [copy for one in products for copy in sch.get_producers(one)]
-        inside = [name for name in names if name in INSIDE]
-        rest = names[1 + names.index(inside[-1]) :]
+        blocks = blocks_of(sch, block)
 
         strip, tile, column, inner = cut_scores(sch, block, cut)
-        for name in inside:
+        for name in blocks.inside:
             sch.reverse_compute_at(sch.get_sblock(name), strip, preserve_unit_loops=True)
             if name not in RESULTS:
                 sch.set_scope(sch.get_sblock(name), 0, "shared")
         sch.set_scope(block, 0, "shared")
         _, item = sch.split(sch.fuse(tile, column), [None, cut["items"]])
         sch.bind(item, "threadIdx.x")
-        sums = [_own_scores(sch, one, item, cut["steps"]) for one in products]
+        sums = [_own_scores(sch, one, item, cut["steps"]) for one in blocks.products]
         for loop in inner:
             sch.unroll(loop)
-        for name in inside:
+        for name in blocks.inside:
             one = sch.get_sblock(name)
             if name == PRODUCT:
                 sums.append(_products_with_strip(sch, one, cut))
@@ -74,9 +74,9 @@ class StripsOfGroups(PlainTiles):
                 sums += _of_items(sch, one, cut["items"])
         sch.bind(sch.fuse(*sch.get_loops(block)[:3]), "blockIdx.x")
         items = side_items(self._limits)
-        for copy in copies:
+        for copy in blocks.copies:
             among_items(sch, sch.get_loops(copy), items)
-        for name in rest:
+        for name in blocks.rest:
             one = sch.get_sblock(name)
             count = len(extents(sch.get(one), SUMMED))
             loops = sch.get_loops(one)

@@ -22,13 +22,19 @@ from autotune.compiler.formulations import (
 )
 from autotune.compiler.rules.register_loops import LINE, Made, copied, straight
 from autotune.compiler.rules.streaming import stream_stages
-from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
+from autotune.compiler.rules.tile_rules import (
+    RESULT,
+    SUMMED,
+    PlainTiles,
+    extents,
+    followers,
+    is_result,
+    sampled,
+)
 from autotune.compiler.rules.transformed_products import transformed_product
 from autotune.compiler.target import RegisterProduct
 from autotune.compiler.tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
 
-_RESULT, _SUMMED = 0, 2
-"""Kinds of a block's axes, in TVM's numbering."""
 _THREADS = 8
 """Threads that share what follows a product apart. Fewer threads share it as well."""
 
@@ -48,8 +54,8 @@ class RegisterProducts(PlainTiles):
 
     def tiles(self, block: Any, seed: int) -> RegisterTiles:
         """See `TileRule`."""
-        *outer, rows, columns = _extents(block, _RESULT)
-        *around, depth = _extents(block, _SUMMED)
+        *outer, rows, columns = extents(block, RESULT)
+        *around, depth = extents(block, SUMMED)
         stacked = outer[-1] if outer else 1
         mark = int(block.annotations[self.mark])
         sums = Sums(
@@ -97,7 +103,7 @@ class RegisterProducts(PlainTiles):
 
 def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> Made:
     """Schedules a tile's whole reduction, and all blocks that follow it, before the next tile."""
-    shape = _extents(sch.get(block), _RESULT)
+    shape = extents(sch.get(block), RESULT)
     written = sch.cache_write(block, 0, "local")
     loops = sch.get_loops(block)
     tiles, own = _tiled(sch, loops[: len(shape)], tile, cut)
@@ -107,7 +113,7 @@ def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile,
     job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
     for one in (written, *following):
         sch.reverse_compute_at(one, at, preserve_unit_loops=True)
-        if _extents(sch.get(one), _RESULT) == shape:
+        if extents(sch.get(one), RESULT) == shape:
             straight(sch, sch.get_loops(one)[-len(own) :], tile.vector)
     sch.unroll(step)
     straight(sch, own, tile.vector)
@@ -116,7 +122,7 @@ def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile,
 
 def _in_parts(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> Made:
     """Schedules one part of the reduction in all tiles of a share, added to their results, before the next part."""
-    shape = _extents(sch.get(block), _RESULT)
+    shape = extents(sch.get(block), RESULT)
     *around, k = sch.get_loops(block)[len(shape) :]
     part = []
     if tile.parts > 1:
@@ -149,13 +155,13 @@ def _in_parts(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile
 
 def _apart(sch: Any, block: Any, shape: list[int], vector: int) -> list[Any]:
     """Schedules a block that follows a product in parts, and returns its loops for threads to share."""
-    sums = _extents(sch.get(block), _SUMMED)
+    sums = extents(sch.get(block), SUMMED)
     if len(sch.get_consumers(block)) == 1 and not sums and not is_result(sch, block):
         sch.compute_inline(block)
         return []
     outer: list[Any]
     *outer, last = sch.get_loops(block)
-    if _extents(sch.get(block), _RESULT) == shape:
+    if extents(sch.get(block), RESULT) == shape:
         last, lane = sch.split(last, [None, vector])
         sch.vectorize(lane)
         outer.append(last)
@@ -172,11 +178,6 @@ def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tupl
         outer[-1], matrix = sch.split(outer[-1], [None, cut["stack"]])
         own.insert(0, matrix)
     return ((*outer, i, j) if tile.along else (j, *outer, i)), own
-
-
-def _extents(block: Any, kind: int) -> list[int]:
-    """Returns the extents of a block's axes of one kind."""
-    return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
 
 
 def _in_order(sch: Any, block: Any) -> list[Any]:

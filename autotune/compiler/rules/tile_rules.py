@@ -16,6 +16,8 @@ from autotune.compiler.target import Limits
 from autotune.compiler.tiles import TileSpace, names_of
 from autotune.errors import RecordError
 
+RESULT, SUMMED = 0, 2
+"""Kinds of a block's axes, in TVM's numbering."""
 _ITEMS = 128
 
 
@@ -167,6 +169,11 @@ def followers(sch: Any, block: Any) -> dict[str, Any]:
             found[name] = one
             waiting += sch.get_consumers(one)
     return found
+
+
+def extents(block: Any, kind: int) -> list[int]:
+    """Returns the extents of a block's axes of one kind, `RESULT` or `SUMMED`."""
+    return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
 
 
 def is_result(sch: Any, block: Any) -> bool:

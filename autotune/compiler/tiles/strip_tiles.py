@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +62,30 @@ class StripTile:
 STRIP_DECISIONS = names_of(StripTile)
 
 
+def _choices(strips: Strips, rule: AttentionStrips | GroupAttention) -> dict[str, Sequence[int]]:
+    return {
+        "strip": dividing(rule.strips, strips.rows),
+        "rows": dividing(rule.rows, strips.rows),
+        "lanes": dividing(rule.lanes, strips.columns),
+        "steps": dividing(rule.steps, strips.depth),
+        "result_rows": dividing(rule.rows, strips.rows),
+        "result_lanes": dividing(rule.lanes, strips.depth),
+        "result_steps": dividing(rule.steps, strips.columns),
+    }
+
+
+def _divides(tile: StripTile, strips: Strips) -> bool:
+    return (
+        strips.rows % tile.strip == 0
+        and tile.strip % tile.rows == 0
+        and tile.strip % tile.result_rows == 0
+        and strips.columns % tile.lanes == 0
+        and strips.depth % tile.steps == 0
+        and strips.depth % tile.result_lanes == 0
+        and strips.columns % tile.result_steps == 0
+    )
+
+
 class StripTiles(TileSpace[StripTile]):
     """The tiles that a rule allows for an attention's kernel.
 
@@ -72,15 +97,7 @@ class StripTiles(TileSpace[StripTile]):
 
     def __init__(self, strips: Strips, rule: AttentionStrips, seed: int) -> None:
         self.strips = strips
-        choices = {
-            "strip": dividing(rule.strips, strips.rows),
-            "rows": dividing(rule.rows, strips.rows),
-            "lanes": dividing(rule.lanes, strips.columns),
-            "steps": dividing(rule.steps, strips.depth),
-            "result_rows": dividing(rule.rows, strips.rows),
-            "result_lanes": dividing(rule.lanes, strips.depth),
-            "result_steps": dividing(rule.steps, strips.columns),
-        }
+        choices = _choices(strips, rule)
         super().__init__(StripTile, choices, seed)
         self._most = max(
             rule.most_accumulators,
@@ -95,13 +112,7 @@ class StripTiles(TileSpace[StripTile]):
         own = strips.products * tile.rows * tile.lanes
         result = tile.result_rows * tile.result_lanes
         return (
-            strips.rows % tile.strip == 0
-            and tile.strip % tile.rows == 0
-            and tile.strip % tile.result_rows == 0
-            and strips.columns % tile.lanes == 0
-            and strips.depth % tile.steps == 0
-            and strips.depth % tile.result_lanes == 0
-            and strips.columns % tile.result_steps == 0
+            _divides(tile, strips)
             and max(own, result) <= self._most
             and max(own * tile.steps, result * tile.result_steps * strips.results)
             <= self._most_unrolled
@@ -121,25 +132,16 @@ class StripTiles(TileSpace[StripTile]):
 
 
 @dataclass(frozen=True)
-class GroupTile:
-    """All decisions of the schedule for an OpenCL device. A work-group has a strip, in local memory.
+class GroupTile(StripTile):
+    """All decisions of the schedule for an OpenCL device.
+
+    A work-group has a strip, in local memory, and each of its work-items sums tiles of it.
 
     Attributes:
         items: Work-items of a group.
-        strip: Neighbouring rows whose scores are in local memory at once.
-        rows, lanes: Rows and columns of scores that a work-item sums in registers.
-        steps: Steps of their sums that are straight-line code.
-        result_rows, result_lanes, result_steps: The same for the products with a strip.
     """
 
     items: int
-    strip: int
-    rows: int
-    lanes: int
-    steps: int
-    result_rows: int
-    result_lanes: int
-    result_steps: int
 
 
 GROUP_DECISIONS = names_of(GroupTile)
@@ -158,16 +160,7 @@ class GroupTiles(TileSpace[GroupTile]):
     def __init__(self, strips: Strips, rule: GroupAttention, limits: Limits, seed: int) -> None:
         self.strips = strips
         self._limits = limits
-        choices = {
-            "items": rule.items,
-            "strip": dividing(rule.strips, strips.rows),
-            "rows": dividing(rule.rows, strips.rows),
-            "lanes": dividing(rule.lanes, strips.columns),
-            "steps": dividing(rule.steps, strips.depth),
-            "result_rows": dividing(rule.rows, strips.rows),
-            "result_lanes": dividing(rule.lanes, strips.depth),
-            "result_steps": dividing(rule.steps, strips.columns),
-        }
+        choices = {**_choices(strips, rule), "items": rule.items}
         super().__init__(GroupTile, choices, seed)
         self._most, self._most_unrolled = rule.most_accumulators, rule.most_unrolled
 
@@ -183,13 +176,7 @@ class GroupTiles(TileSpace[GroupTile]):
         strips = self.strips
         own, result = tile.rows * tile.lanes, tile.result_rows * tile.result_lanes
         return (
-            strips.rows % tile.strip == 0
-            and tile.strip % tile.rows == 0
-            and tile.strip % tile.result_rows == 0
-            and strips.columns % tile.lanes == 0
-            and strips.depth % tile.steps == 0
-            and strips.depth % tile.result_lanes == 0
-            and strips.columns % tile.result_steps == 0
+            _divides(tile, strips)
             and (tile.strip * strips.columns) % (own * tile.items) == 0
             and (tile.strip * strips.depth) % (result * tile.items) == 0
             and max(strips.products * own, result) <= self._most

@@ -52,6 +52,7 @@ from autotune.cli.shared import (
 from autotune.console import ended_by_signals, is_verbose, set_verbosity, stderr_log
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
 from autotune.jobs.provenance import RunInterrupted
+from autotune.waits import waiting
 
 _BUG = "bug"
 _BY_PYDANTIC = "Value error, "
@@ -198,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         own_stdout(as_json=as_json, to_the_end=argv is None),
         command_of(arguments),
         stderr_log(),
+        waiting(f"the result of {next((a for a in arguments if a[:1] != '-'), 'autotune')}"),
     ):
         try:
             width = max(_NARROWEST_HELP, min(terminal_width() or _PIPE_WIDTH, _WIDEST_HELP))

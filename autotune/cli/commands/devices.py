@@ -13,6 +13,7 @@ import typer
 from autotune.cli.options import Ssh, completion
 from autotune.cli.shared import Column, number, with_wide, write_json, write_next, write_table
 from autotune.errors import counted
+from autotune.waits import nothing_awaited
 
 if TYPE_CHECKING:
     from autotune.devices import Capability, DeviceInfo, Listed
@@ -244,7 +245,8 @@ def emulate(
         write_next("devices", "show", phone.serial)
         Thread(target=_faults_from_stdin, args=(phone,), daemon=True).start()
 
-    serve(phone, ready)
+    with nothing_awaited():
+        serve(phone, ready)
 
 
 def _faults_from_stdin(phone: ModelPhone) -> None:

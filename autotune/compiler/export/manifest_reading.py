@@ -11,10 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 from autotune.compiler.export.c_format import c_parts
-from autotune.compiler.export.checks import check_of
+from autotune.compiler.export.checks import check_of, chosen
 from autotune.compiler.export.cpu_features import FEATURES, features_differ
 from autotune.compiler.export.manifest import (
     MANIFEST,
@@ -30,12 +32,24 @@ from autotune.compiler.export.variants import SAFE, Figures
 from autotune.compiler.native import Platform
 from autotune.compiler.target import LARGEST_TOLERANCE
 from autotune.errors import AutotuneError, RecordError, UsageError
-from autotune.reading import is_version, read_json
+from autotune.reading import (
+    SMALL,
+    Count,
+    FromOutside,
+    Name,
+    Unreadable,
+    is_version,
+    parse_json,
+    read_json,
+    typed,
+)
 from autotune.workloads import parse_kernel
 from autotune.workloads.operators import Kernel
 
-_PARTS = {"format", "name", "platform", "files", "variants", "kernels", "checks"}
-_MORE_PARTS = {"schema_version", "model", "batch", "stand_in", "versions", "safe_variant"}
+_PARTS = {
+    *("schema_version", "format", "name", "platform", "model", "batch", "stand_in", "versions"),
+    *("files", "safe_variant", "variants", "kernels", "checks"),
+}
 _OF_FORMAT = {
     "tvm": {"library", "family", "tvm_target"},
     "c": {"cpu_features"},
@@ -56,6 +70,71 @@ _SAFE: dict[str, Any] = {
     "source": None,
 }
 _UNTUNED = figures_entry(Figures(), tuned=False)
+_KINDS = {"cpu": "llvm", "aarch64": "llvm", "opencl": "opencl"}
+"""TVM's kind of target for each kind of processor."""
+
+Positive = Annotated[float, Field(strict=True, gt=0, lt=1e15)]
+Truth = Annotated[bool, Field(strict=True)]
+
+
+class _Match(FromOutside):
+    soc: Name | None
+    gpu: Name | None
+    driver: Name | None
+    cluster: Name | None
+
+
+class _Limits(FromOutside):
+    work_group_size: Count
+    local_memory_bytes: Count
+    buffer_bytes: Count
+
+
+class _Variant(FromOutside):
+    """What a manifest says of a variant; the last fields are of some formats only."""
+
+    name: Name
+    target: Name
+    cluster: Name | None
+    threads: Annotated[int, Field(strict=True, ge=1, le=_MOST_THREADS)] | None
+    khz: dict[Name, Count] | None
+    match: _Match
+    device: dict[Name, Any] | None
+    stand_in: Truth
+    source: Name | None
+    kernels: Count
+    library: Name | None = None
+    family: Literal["cpu", "aarch64", "opencl"] | None = None
+    tvm_target: Name | None = None
+    cpu_features: list[Name] | None = None
+    limits: _Limits | None = None
+
+
+class _Figures(FromOutside):
+    default_ms: Positive | None
+    tuned_ms: Positive | None
+    energy_mj: Annotated[float, Field(strict=True, ge=0, lt=1e15)] | None
+    speedup_interval: tuple[Positive, Positive] | None
+    max_rel_error: Annotated[float, Field(strict=True, ge=0, lt=1e15)] | None
+    formulation: Name
+    schedule: Name
+    tuned: Truth
+
+
+class _Kernel(FromOutside):
+    """What differs between exports of a kernel."""
+
+    count: Annotated[int, Field(strict=True, ge=1, le=_MOST_CALLS)]
+    figures: dict[Name, _Figures]
+
+
+class _Work(FromOutside):
+    """What a manifest says of the whole export."""
+
+    model: Name | None
+    batch: Annotated[int, Field(strict=True, ge=1, lt=1 << 31)] | None
+    stand_in: Truth
+    versions: dict[Literal["autotune", "apache-tvm", "apache-tvm-ffi"], Name]
 
 
 class _Damaged(ValueError):  # noqa: N818  # what a manifest is, not what went wrong in the program
@@ -96,7 +175,8 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Kernel]]:
 def _check_shape(content: Mapping[str, Any]) -> None:
     """Refuses a manifest without the parts of every export, or with files that no export has."""
     if not content.keys() >= _PARTS:
-        raise _Damaged("parts are missing")
+        raise _Damaged(f"it has no {min(_PARTS - content.keys())}")
+    _typed(_Work, {key: content[key] for key in _Work.model_fields}, "its ")
     files = content["files"]
     if not isinstance(files, dict) or not all(_DIGEST.fullmatch(str(d)) for d in files.values()):
         raise _Damaged("its files have no SHA-256 each")
@@ -130,20 +210,15 @@ def _kernels(content: Mapping[str, Any]) -> Iterator[tuple[str, Kernel]]:
         seen.add(kernel.name)
         expected = kernel_entry(kernel)
         _compare(expected, entry, f"kernel {kernel.name}")
-        _refuse_more(entry, {*expected, "count", "figures"}, f"kernel {kernel.name}")
-        if not _is_count(entry.get("count"), _MOST_CALLS):
-            raise _Damaged(f"the count of {kernel.name} is not from 1 to {_MOST_CALLS}")
-        if not isinstance(entry.get("figures"), dict):
-            raise _Damaged(f"{kernel.name} has no figures")
-        for figures in entry["figures"].values():
-            _refuse_more(figures, _UNTUNED, f"figures of {kernel.name}")
+        more = {key: value for key, value in entry.items() if key not in expected}
+        _typed(_Kernel, more, f"kernel {kernel.name}: ")
         yield kernel.name, kernel
 
 
 def _check_checks(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> None:
     names = [str(entry.get("kernel")) for entry in content["checks"]]
-    if len(set(names)) != len(names) or not kernels.keys() >= set(names):
-        raise _Damaged("a check is for a kernel that is not listed, or that has another check")
+    if names not in (list(kernels), [kernel.name for kernel in chosen(tuple(kernels.values()))]):
+        raise _Damaged("its checks are neither of one kernel per role nor of every kernel")
     for number, (name, entry) in enumerate(zip(names, content["checks"], strict=True)):
         tolerance = entry.get("tolerance")
         if not (isinstance(tolerance, float) and 0 < tolerance <= LARGEST_TOLERANCE):
@@ -162,10 +237,15 @@ def _check_variants(content: Mapping[str, Any]) -> None:
         raise _Damaged("its variants are not those whose figures its kernels have")
     for one in variants:
         what = f"variant {one.get('name')!a}"
-        _refuse_more(one, {*_SAFE, "kernels", *_OF_FORMAT[content["format"]]}, what)
-        _refuse_more(one.get("match", {}), _SAFE["match"], f"match of {what}")
-        if one.get("threads") is not None and not _is_count(one["threads"], _MOST_THREADS):
-            raise _Damaged(f"the threads of {what} are not from 1 to {_MOST_THREADS}")
+        own = _OF_FORMAT[content["format"]]
+        _refuse_more(one, {*_SAFE, "kernels", *own}, what)
+        if missing := sorted(key for key in own if one.get(key) is None):
+            raise _Damaged(f"{what} has no {missing[0]}")
+        _typed(_Variant, one, f"{what}: ")
+        if "tvm_target" in own:
+            _check_target(one, what)
+    if content["stand_in"] != any(one["stand_in"] for one in variants):
+        raise _Damaged("its stand_in is not that of its variants")
     expected = safe_entry() if SAFE in counts else None
     if content.get("safe_variant") != expected or (expected is None and content["format"] != "tvm"):
         raise _Damaged(f"its safe variant is not {SAFE}, as in every such export")
@@ -176,18 +256,30 @@ def _check_variants(content: Mapping[str, Any]) -> None:
             _compare(_UNTUNED, entry["figures"][SAFE], f"safe variant's {entry['name']}")
 
 
-def _is_count(value: object, most: int) -> bool:
-    return type(value) is int and 1 <= value <= most
+def _check_target(variant: Mapping[str, Any], what: str) -> None:
+    """Refuses a target of TVM that is not for the kind of processor that the variant is for."""
+    try:
+        target = parse_json(variant["tvm_target"], SMALL)
+    except Unreadable as fault:
+        raise _Damaged(f"the tvm_target of {what} is not JSON: {fault}") from None
+    wanted = _KINDS[variant.get("family", "opencl")]
+    if not isinstance(target, dict) or target.get("kind") != wanted:
+        raise _Damaged(f"the tvm_target of {what} is not of the kind {wanted}")
+
+
+def _typed(kind: type[object], content: object, what: str) -> None:
+    """Refuses data of another form than `kind` has."""
+    try:
+        typed(kind, content)
+    except Unreadable as fault:
+        raise _Damaged(f"{what}{fault}") from None
 
 
 def _check_format(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> None:
     """Refuses fields that the format does not have in such an export, and files that are not listed."""
     loaded = [content["runner"]] if "runner" in content else []
     if content["format"] == "tvm":
-        for one in content["variants"]:
-            if one.get("family") not in ("cpu", "aarch64", "opencl"):
-                raise _Damaged("a variant is for no known kind of processor")
-            loaded.append(one.get("library"))
+        loaded += [one["library"] for one in content["variants"]]
     elif content["format"] == "c":
         parts = c_parts(content["name"], list(kernels.values()))
         _compare(parts, content, "C library")
@@ -199,9 +291,7 @@ def _check_format(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> 
         _compare(parts, content, "OpenCL library")
         loaded += parts.values()
     own = {"runner"} if content["format"] == "tvm" else set(parts)
-    _refuse_more(content, _PARTS | _MORE_PARTS | own, "manifest")
-    versions = content.get("versions", {})
-    _refuse_more(versions, ("autotune", "apache-tvm", "apache-tvm-ffi"), "versions")
+    _refuse_more(content, _PARTS | own, "manifest")
     _check_listed(content, *loaded)
 
 

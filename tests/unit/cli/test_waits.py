@@ -18,7 +18,7 @@ from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import ToolchainError
 from autotune.measurement.conditions import body_zone, read_celsius, wait_until_cool
 from autotune.records import Database, read_database, write_database
-from autotune.waits import telling, waiting
+from autotune.waits import nothing_awaited, telling, waiting
 from autotune.workloads import training_step
 from autotune.workloads.capture.captured import Captured
 from autotune.workloads.capture.messages import quiet
@@ -62,6 +62,47 @@ def test_of_waits_within_each_other_the_innermost_is_told() -> None:
     assert all(line.startswith("the kitchen: ") for line in told[inner:])
 
 
+def test_the_first_word_does_not_come_later_because_a_wait_within_began_late() -> None:
+    told: list[str] = []
+    with telling(told.append), waiting("the kitchen"):
+        time.sleep(0.05)
+        with waiting("the kettle"):
+            time.sleep(0.1)
+            assert [line.partition(":")[0] for line in told] == ["the kettle"]
+            time.sleep(0.08)
+            assert len(told) == 1  # Its own first report is no second one.
+
+
+def test_of_what_serves_until_it_is_ended_no_wait_is_told() -> None:
+    told: list[str] = []
+    with telling(told.append), waiting("the kitchen"), nothing_awaited():
+        time.sleep(0.3)
+        assert told == []
+        with waiting("the kettle"):
+            time.sleep(0.15)
+        assert [line.partition(":")[0] for line in told] == ["the kettle"]
+
+
+def test_who_listens_later_shows_something_else_than_earlier_waits() -> None:
+    told: list[str] = []
+    with telling(told.append), waiting("the kitchen"), telling(told.append):
+        pass
+    later: list[str] = []
+    with telling(told.append), waiting("the kitchen"), telling(later.append):
+        time.sleep(0.3)
+        assert told == later == []
+
+
+def test_a_command_that_computes_in_silence_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.cli.commands.models.write_table", lambda *_: time.sleep(0.3))
+    main(["models"])
+    told = capsys.readouterr()
+    assert "autotune: waiting: the result of models: 0 s so far" in told.err
+    assert "waiting" not in told.out
+
+
 def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -103,6 +144,12 @@ def test_a_wait_is_told_while_torch_is_kept_quiet(capsys: pytest.CaptureFixture[
     assert "of torch" not in told
 
 
+@pytest.fixture(scope="module")
+def one_kernel() -> Database:
+    path = next((ROOT / "logs" / "samples" / "cpu-steps").glob("intel*.records.gz"))
+    return read_database(path).fastest(1)
+
+
 @pytest.mark.parametrize(
     "words",
     [["merge", "{0}", "{0}", "--out", "{1}"], ["list", "{0}"], ["show", "{0}"], ["diff", "{0}", "{0}"],
@@ -112,15 +159,14 @@ def test_reading_records_is_told(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    one_kernel: Database,
     words: list[str],
 ) -> None:
     def slowly(path: Path) -> Database:
         time.sleep(0.3)
         return read_database(path)
 
-    path = next((ROOT / "logs" / "samples" / "cpu-steps").glob("intel*.records.gz"))
-    small = read_database(path).fastest(1)
-    write_database(tmp_path / "a.records.gz", small)
+    write_database(tmp_path / "a.records.gz", one_kernel)
     monkeypatch.setattr(run_records, "read_database", slowly)
     assert (
         main(["records", *(word.format(tmp_path / "a.records.gz", tmp_path) for word in words)])

@@ -265,10 +265,19 @@ def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: st
 EXPORTED = parse_kernel(MATMUL, "forward")
 
 
-ENTRY = {**kernel_entry(EXPORTED), "count": 1, "figures": {"v": {}}}
+UNTUNED = figures_entry(Figures(), tuned=False)
+ENTRY = {**kernel_entry(EXPORTED), "count": 1, "figures": {"v": UNTUNED}}
+OTHER = {**kernel_entry(parse_kernel(MATMUL, "data_grad")), "count": 1, "figures": {"v": UNTUNED}}
 CHECK = check_entry(check_of(0, EXPORTED, 1e-4))
 DATA = CHECK["inputs"][0]
-VARIANT = {"name": "v", "kernels": 1, "library": DATA, "family": "cpu"}
+OF_NOTHING = {
+    "target": "default", "cluster": None, "threads": None, "khz": None,
+    "match": {"soc": None, "gpu": None, "driver": None, "cluster": None}, "device": None, "stand_in": False,
+    "source": None, "kernels": 1,
+}  # fmt: skip
+VARIANT = {
+    **OF_NOTHING, "name": "v", "library": DATA, "family": "cpu", "tvm_target": '{"kind": "llvm"}',
+}  # fmt: skip
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -291,6 +300,11 @@ def written(folder: Path, **changes: Any) -> Path:
         "format": "tvm",
         "name": "kernels",
         "platform": "any",
+        "model": None,
+        "batch": None,
+        "stand_in": False,
+        "versions": {"autotune": "0.1.0"},
+        "safe_variant": None,
         "files": digests(folder),
         "variants": [VARIANT],
         "kernels": [ENTRY],
@@ -301,14 +315,13 @@ def written(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-UNTUNED = figures_entry(Figures(), tuned=False)
-SAFE_VARIANT = {
-    "name": "default", "target": "default", "cluster": None, "threads": None, "khz": None,
-    "match": {"soc": None, "gpu": None, "driver": None, "cluster": None}, "device": None, "stand_in": False,
-    "source": None, "kernels": 1, "cpu_features": [],
-}  # fmt: skip
-FAST = {"name": "v", "kernels": 1, "cpu_features": ["avx2", "fma"]}
-C_ENTRY = {**ENTRY, "figures": {"default": UNTUNED, "v": {}}}
+OF_OPENCL = {
+    "tvm_target": '{"kind": "opencl"}',
+    "limits": {"work_group_size": 64, "local_memory_bytes": 0, "buffer_bytes": 4096},
+}
+SAFE_VARIANT = {**OF_NOTHING, "name": "default", "cpu_features": []}
+FAST = {**OF_NOTHING, "name": "v", "target": "cpu", "cpu_features": ["avx2", "fma"]}
+C_ENTRY = {**ENTRY, "figures": {"default": UNTUNED, "v": UNTUNED}}
 C_PARTS = {
     "format": "c", "platform": "host", **c_parts("kernels", [EXPORTED]), "variants": [SAFE_VARIANT, FAST],
     "kernels": [C_ENTRY], "safe_variant": safe_entry(),
@@ -345,7 +358,7 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ({"kernels": [{**ENTRY, "name": "x"}]}, "its name of the kernel"),
         ({"kernels": [{**ENTRY, "spec": "matmul:m=0"}]}, "not known"),
         ({"kernels": [{**ENTRY, "in_place": [0]}]}, "its in_place of the kernel"),
-        ({"kernels": [{**ENTRY, "figures": None}]}, "no figures"),
+        ({"kernels": [{**ENTRY, "figures": None}]}, "figures: Input should be"),
         (
             {
                 "kernels": [
@@ -354,11 +367,11 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
             },
             "its arguments of the kernel",
         ),
-        ({"checks": []}, "no checks"),
+        ({"checks": []}, "has no checks"),
         ({"checks": [{**CHECK, "tolerance": 1e9}]}, "no tolerance of at most 0.1"),
         ({"checks": [{**CHECK, "tolerance": 0.5}]}, "no tolerance of at most 0.1"),
-        ({"checks": [CHECK, CHECK]}, "another check"),
-        ({"checks": [{**CHECK, "kernel": "x"}]}, "not listed"),
+        ({"checks": [CHECK, CHECK]}, "neither of one kernel per role"),
+        ({"checks": [{**CHECK, "kernel": "x"}]}, "neither of one kernel per role"),
         ({"checks": [{**CHECK, "role": "update"}]}, "its role of the check"),
         ({"checks": [{**CHECK, "inputs": ["/a"]}]}, "its inputs of the check"),
         ({"checks": [{**CHECK, "expected": []}]}, "its expected of the check"),
@@ -368,7 +381,8 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ({"variants": [{**VARIANT, "kernels": 25}]}, "its variants"),
         ({"safe_variant": {"name": ["ghost"]}}, "safe variant"),
         ({"variants": [{**VARIANT, "library": "/tmp/x.so"}]}, "does not list"),
-        ({"variants": [{**VARIANT, "family": ["cpu"]}]}, "no known kind"),
+        ({"variants": [{**VARIANT, "family": ["cpu"]}]}, "'v': family: "),
+        ({"variants": [{**VARIANT, "family": None}]}, "has no family"),
         ({"runner": "/bin/sh"}, "does not list"),
         ({"platform": "moon"}, "platform"),
         ({**C_PARTS, "platform": "any"}, "platform"),
@@ -379,11 +393,14 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ),
         ({**C_PARTS, "functions": {}}, "its functions of the C library"),
         ({**C_PARTS, "alignment_bytes": 2**52}, "its alignment_bytes of the C library"),
-        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": -5}]}, "count of"),
-        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": 2**60}]}, "count of"),
-        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": True}]}, "count of"),
-        ({**C_PARTS, "kernels": [{**C_ENTRY, "extra": 1}]}, "unknown key: 'extra'"),
-        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "threads": 10**6}]}, "threads of variant"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": -5}]}, "count: Input should be"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": 2**60}]}, "count: Input should be"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "count": True}]}, "count: Input should be"),
+        ({**C_PARTS, "kernels": [{**C_ENTRY, "extra": 1}]}, "extra: Extra inputs"),
+        (
+            {**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "threads": 10**6}]},
+            "'v': threads: Input should be",
+        ),
         ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "extra": 1}]}, "unknown key: 'extra'"),
         ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "cpu_features": ["x"]}]}, "cpu_features"),
         ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "cpu_features": None}]}, "cpu_features"),
@@ -399,14 +416,35 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
             {
                 **C_PARTS,
                 "kernels": [
-                    {**C_ENTRY, "figures": {"default": {**UNTUNED, "tuned": True}, "v": {}}}
+                    {
+                        **C_ENTRY,
+                        "figures": {"default": {**UNTUNED, "tuned": True}, "v": UNTUNED},
+                    }
                 ],
             },
             "safe variant",
         ),
         ({"safe_variant": safe_entry()}, "safe variant"),
         ({"extra": 1}, "unknown key: 'extra'"),
-        ({"versions": {"extra": "1"}}, "unknown key: 'extra'"),
+        ({"model": 7}, "its model: "),
+        ({"batch": -4}, "its batch: "),
+        ({"batch": True}, "its batch: "),
+        ({"stand_in": 1}, "its stand_in: "),
+        ({"stand_in": True}, "its stand_in is not that of its variants"),
+        ({"versions": {"autotune": 1}}, "its versions.autotune: "),
+        ({"kernels": [{**ENTRY, "figures": {"v": {}}}]}, "figures.v.default_ms: Field required"),
+        ({"kernels": [{**ENTRY, "figures": {"v": {**UNTUNED, "tuned_ms": -1.0}}}]}, "tuned_ms: "),
+        ({"kernels": [{**ENTRY, "figures": {"v": {**UNTUNED, "tuned_ms": "1"}}}]}, "tuned_ms: "),
+        ({"variants": [{**VARIANT, "khz": {"big": -1}}]}, "khz.big: "),
+        ({"variants": [{**VARIANT, "match": {**VARIANT["match"], "soc": 5}}]}, "match.soc: "),
+        ({"variants": [{**VARIANT, "match": {"soc": "a"}}]}, "match.gpu: Field required"),
+        ({"variants": [{**VARIANT, "stand_in": 0}]}, "'v': stand_in: "),
+        ({"variants": [{**VARIANT, "source": ["a"]}]}, "'v': source: "),
+        ({"variants": [{**VARIANT, "tvm_target": "llvm"}]}, "not JSON"),
+        ({"variants": [{**VARIANT, "tvm_target": '{"kind": "opencl"}'}]}, "not of the kind llvm"),
+        ({"variants": [{**VARIANT, "tvm_target": 3}]}, "'v': tvm_target: "),
+        ({"kernels": [ENTRY, OTHER]}, "neither of one kernel per role nor of every kernel"),
+        ({"versions": {"extra": "1"}}, "its versions.extra"),
         ({"checks": [{**CHECK, "extra": 1}]}, "unknown key: 'extra'"),
         ({"variants": [{**VARIANT, "cpu_features": []}]}, "unknown key: 'cpu_features'"),
         ({**C_PARTS, "format": "opencl", "platform": "any", "launch_table": "x"}, "cpu_features"),
@@ -417,8 +455,7 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
                 "platform": "any",
                 "launch_table": "x",
                 "variants": [
-                    {**{k: v for k, v in one.items() if k != "cpu_features"}}
-                    for one in (SAFE_VARIANT, FAST)
+                    {**OF_NOTHING, "name": name, **OF_OPENCL} for name in ("default", "v")
                 ],
             },
             "its launch_table of the OpenCL library",
@@ -455,7 +492,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
     file = out / "manifest.json"
     text = file.read_text()
     file.write_text(text.replace('"checks"', '"cheques"'))
-    with pytest.raises(RecordError, match="parts are missing"):
+    with pytest.raises(RecordError, match="it has no checks"):
         verify(out, None)
     file.write_text(text.replace(f'"{DATA}":', f'"{DATA}": "0", "{DATA}":'))
     with pytest.raises(RecordError, match="twice"):

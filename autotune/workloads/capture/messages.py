@@ -60,8 +60,14 @@ def untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageErr
     written = _innermost((frame.filename, str(frame.lineno), frame.line or "") for frame in frames)
     if "data-dependent" in text or "datadependent" in text:
         return UsageError(
-            f"{name}: forward takes a decision that depends on the data: {written or describe(error)}",
-            hint="a step does the same work for every batch; decide by shapes or by settings",
+            f"{name}: forward needs the value of a tensor, which no tracing has: {written or describe(error)}",
+            hint="keep values in tensors (torch.where, not `if`; no .item(), float() or .tolist()); decide by "
+            "shapes or by settings",
+        )
+    if "dynamicoutputshape" in text:
+        return UsageError(
+            f"{name}: forward makes a tensor whose size depends on the data: {written or describe(error)}",
+            hint="every step has the same shapes: select with torch.where, pad sequences and do not pack them",
         )
     return UsageError(
         f"{name}: forward fails on an input of shape {shape}: {describe(error)}"
@@ -73,7 +79,7 @@ def untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageErr
 _HINTS = (
     (("cuda", "not linked with support"), "a step has one device: leave .cuda() and .to(device) out"),
     (("numpy",), "forward must stay in PyTorch: compute with tensors, not with numpy"),
-    (("dynamicoutputshape", "pack_padded"), "every step has the same shapes: pad sequences, do not pack them"),
+    (("pack_padded",), "every step has the same shapes: pad sequences, do not pack them"),
     (
         ("shape", "size", "reduction dim", "dimension", "channels", "expected"),
         "it must take one tensor of that shape; --input-shape sets it",

@@ -23,9 +23,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import nursery
+
 from autotune.cli.main import main
 
-_MODULES = ("autotune.compiler", "tvm", "optuna", "autotune.jobs.kernels.tuning")
+_MODULES = (
+    "autotune.compiler", "tvm", "tvm.rpc", "optuna", "autotune.jobs.kernels.tuning",
+    "autotune.compiler.runners.build_worker", "autotune.compiler.runners.run_worker",
+    "autotune.compiler.runners.rpc_worker", "autotune.compiler.native.opencl_sidecar",
+)  # fmt: skip
 """What is imported; our compiler first, which says how TVM is."""
 
 
@@ -101,6 +107,7 @@ def _become(request: dict[str, Any]) -> None:
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(opened, number)
         os.close(opened)
+    nursery.install()
     sys.argv = ["autotune", *request["arguments"]]
     sys.exit(main())
 

@@ -3,6 +3,7 @@ from .candidate import DEFAULT, Candidate, digest_of, program_hash
 from .data_movement import movement_stages, only_stages
 from .own_programs import own_kernel
 from .plain_data import plain
+from .program_text import program_of, program_text
 from .schedule_traits import traits
 from .scheduled import (
     Winner,
@@ -34,6 +35,8 @@ __all__ = [
     "plain_module",
     "pooled",
     "program_hash",
+    "program_of",
+    "program_text",
     "reads_images",
     "replay_trace",
     "traits",

@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune.compiler.programs.annotations import HALF
 from autotune.compiler.programs.plain_data import plain
+from autotune.compiler.programs.program_text import program_of, program_text
 from autotune.workloads.operators import Kernel
 
 DEFAULT = "default"
@@ -47,19 +48,15 @@ class Candidate:
     @classmethod
     def of(cls, digest: str, module: Any) -> Candidate:
         """Returns a candidate that is not from a search."""
-        import tvm
-
-        return cls(digest, None, str(tvm.ir.save_json(module)), None)
+        return cls(digest, None, program_text(module), None)
 
     @classmethod
     def scheduled_by(cls, kernel: Kernel, formulation: str, schedule: Any) -> Candidate:
         """Returns the candidate of a search: a formulation of a kernel, with a `MeasureCandidate`."""
-        import tvm
-
         module = schedule.sch.mod
         digest = digest_of(kernel, formulation, module)
         trace = plain(schedule.sch.trace.as_json())
-        return cls(digest, schedule, str(tvm.ir.save_json(module)), trace)
+        return cls(digest, schedule, program_text(module), trace)
 
     @property
     def half(self) -> bool:
@@ -69,6 +66,4 @@ class Candidate:
 
     def scheduled(self) -> Any:
         """Returns the program as a `tvm.IRModule`."""
-        import tvm
-
-        return tvm.ir.load_json(self.program)
+        return program_of(self.program)

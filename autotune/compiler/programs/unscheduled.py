@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotune.compiler.programs.program_text import program_of, program_text
+
 
 class Unscheduled:
     """A program without a schedule. Each schedule is made of a copy.
@@ -16,13 +18,10 @@ class Unscheduled:
     """
 
     def __init__(self, module: Any) -> None:
-        import tvm
-
-        self._text = str(tvm.ir.save_json(module))
+        self._text = program_text(module)
 
     def schedule(self) -> Any:
         """Returns a TVM `Schedule` without instructions, which shares nothing with another."""
-        import tvm
         from tvm.s_tir import Schedule
 
-        return Schedule(tvm.ir.load_json(self._text))
+        return Schedule(program_of(self._text))

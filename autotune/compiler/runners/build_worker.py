@@ -20,7 +20,7 @@ from typing import Any
 from autotune.compiler.llvm import vector_math
 from autotune.compiler.native import opencl_sidecar
 from autotune.compiler.opencl_c import checked, improved_source
-from autotune.compiler.programs import default_schedule, traits
+from autotune.compiler.programs import default_schedule, program_of, traits
 from autotune.compiler.target import ARM_TRIPLE, Limits
 from autotune.compiler.workers import Message, ToolKilled, of_outside, serve
 from autotune.errors import ToolchainError
@@ -82,7 +82,7 @@ def build(request: Message) -> Message:
     import tvm
 
     target = _target(request["target"])
-    program = tvm.ir.load_json(request["program"])
+    program = program_of(request["program"])
     if request["untuned"]:
         program = default_schedule(program, target)
     if request["traits"]:

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.native import check_disks
-from autotune.compiler.programs import Unscheduled, Winner, plain_module, untuned_program
+from autotune.compiler.programs import (
+    Unscheduled,
+    Winner,
+    plain_module,
+    program_text,
+    untuned_program,
+)
 from autotune.compiler.rules import streamed
 from autotune.compiler.runners import Builder, BuildRequest, linker, target_text
 from autotune.compiler.step.scratch_operands import Workspace, with_scratch_operands, workspace
@@ -202,7 +208,7 @@ class _Part:
         module = tvm.IRModule(
             {n: one.function.with_attr("global_symbol", n) for n, one in functions.items()}
         )
-        return cls(tuple(functions), str(tvm.ir.save_json(module)), target_text(target), tuned)
+        return cls(tuple(functions), program_text(module), target_text(target), tuned)
 
 
 def _name(number: int) -> str:

@@ -111,21 +111,25 @@ class Worker:
             return
         self.stop()
         ours, theirs = socket.socketpair()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", self._module, str(theirs.fileno()), *self._arguments],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=self._environment,
-            start_new_session=True,
-        )
+        self._process = self._launched(theirs.fileno())
         theirs.close()
         if self._process.stdout is not None:
             self._said = LastWords(self._process.stdout, _TAIL_BYTES)
         self._connection = Connection(ours.detach())
         self._ready = False
         self._deadline = time.monotonic() + _START_TIMEOUT_S
+
+    def _launched(self, descriptor: int) -> subprocess.Popen[bytes]:
+        """Returns the process, whose socket has this file descriptor."""
+        return subprocess.Popen(
+            [sys.executable, "-m", self._module, str(descriptor), *self._arguments],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            start_new_session=True,
+        )
 
     def send(self, request: Message, *, timeout: float) -> None:
         """Sends a request. The answer must come within `timeout` seconds, not counting start-up.

@@ -34,6 +34,13 @@ from autotune.scratch import Scratch
 Where = Literal["host", "qemu"]
 WHERE: tuple[Where, ...] = get_args(Where)
 _ARM = ("aarch64", "arm64")
+_RUN = """
+import runpy
+import sys
+
+sys.modules["torch"] = None  # TVM would import it, which takes seconds.
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
 
 
 @dataclass(frozen=True)
@@ -184,7 +191,7 @@ def _python_example(path: Path, content: Mapping[str, Any]) -> Run:
 
     def run(own: Round) -> tuple[ResultFinding, ...]:
         # Modules are loaded from Python's own path, not from the export.
-        command = [sys.executable, "-P", "-I", str(path / "example" / "example.py")]
+        command = [sys.executable, "-P", "-I", "-c", _RUN, str(path / "example" / "example.py")]
         done = call(command, os.environ, own.limit_s)
         return results_of(done.stdout, done.stderr, done.returncode)
 

@@ -34,7 +34,7 @@ from autotune.workloads.operators import Role
 LEAST_RATIO, LEAST_SHARE = 0.8, 1 / 3
 ALLOWED = 5.0
 BLOCKS, SEED = 9, 1
-QUICK_COUNT = 3
+QUICK_COUNT = 1
 
 
 def kind_of(operator: Contraction, role: Role) -> str:

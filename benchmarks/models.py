@@ -46,7 +46,7 @@ TRANSFER = {
     "mobilenet_v2": ("layers.16.*", "layers.17.*", "layers.18.*", "layers.22.*"),
 }
 """Parameters of the last two blocks and of what follows them."""
-QUICK = ("sensors", "deep_q")
+QUICK = ("sensors",)
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20
 BLOCKS = 12

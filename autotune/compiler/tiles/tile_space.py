@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -103,12 +103,14 @@ class TileSpace(ABC, Generic[Tile]):
         alone = (name for name in self.choices if name not in taken)
         return [*found, *(((name,), [(one,) for one in self.choices[name]]) for name in alone)]
 
+    @cached_property
+    def _names(self) -> list[str]:
+        """The decisions, in the order of `_drawn_from`."""
+        return [name for names, _ in self._drawn_from for name in names]
+
     def _of(self, values: Iterable[tuple[Any, ...]]) -> Tile:
         """Returns the tile with these values of `_drawn_from`."""
-        decided: dict[str, Any] = {}
-        for (names, _), some in zip(self._drawn_from, values, strict=True):
-            decided.update(zip(names, some, strict=True))
-        return self._make(**decided)
+        return self._make(**dict(zip(self._names, chain.from_iterable(values), strict=True)))
 
     @cached_property
     def _every(self) -> list[Tile] | None:

@@ -20,9 +20,10 @@ from typing import IO, Any, cast
 
 from autotune.compiler.workers.workers import Worker, die_with_parent
 
-_MODULES = {
+MODULES = {
     f"autotune.compiler.runners.{name}" for name in ("build_worker", "run_worker", "rpc_worker")
 }
+"""Programs of workers that are forked."""
 _SET_CHILD_SUBREAPER = 36
 _LARGEST = 1 << 20
 _PAUSE_S = 0.005
@@ -72,7 +73,7 @@ def install() -> None:
     launched, one_at_a_time = Worker._launched, threading.Lock()
 
     def fork(self: Worker, descriptor: int) -> subprocess.Popen[bytes]:
-        if self._module not in _MODULES:
+        if self._module not in MODULES:
             return launched(self, descriptor)
         reading, writing = os.pipe()
         request = {
@@ -85,7 +86,7 @@ def install() -> None:
         os.close(writing)
         return cast("subprocess.Popen[bytes]", Forked(pid, os.fdopen(reading, "rb")))
 
-    Worker._launched = fork  # type: ignore[method-assign]
+    Worker._launched = fork  # type: ignore[method-assign]  # for this process only
 
 
 def _serve(asked: socket.socket) -> None:

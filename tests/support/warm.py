@@ -29,8 +29,7 @@ from autotune.cli.main import main
 
 _MODULES = (
     "autotune.compiler", "tvm", "tvm.rpc", "optuna", "autotune.jobs.kernels.tuning",
-    "autotune.compiler.runners.build_worker", "autotune.compiler.runners.run_worker",
-    "autotune.compiler.runners.rpc_worker", "autotune.compiler.native.opencl_sidecar",
+    "autotune.compiler.native.opencl_sidecar", *sorted(nursery.MODULES),
 )  # fmt: skip
 """What is imported; our compiler first, which says how TVM is."""
 

@@ -73,8 +73,9 @@ _UNTUNED = figures_entry(Figures(), tuned=False)
 _KINDS = {"cpu": "llvm", "aarch64": "llvm", "opencl": "opencl"}
 """TVM's kind of target for each kind of processor."""
 
-Positive = Annotated[float, Field(strict=True, gt=0, lt=1e15)]
-Truth = Annotated[bool, Field(strict=True)]
+_Positive = Annotated[float, Field(strict=True, gt=0, lt=1e15)]
+_NotNegative = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
+_Truth = Annotated[bool, Field(strict=True)]
 
 
 class _Match(FromOutside):
@@ -100,7 +101,7 @@ class _Variant(FromOutside):
     khz: dict[Name, Count] | None
     match: _Match
     device: dict[Name, Any] | None
-    stand_in: Truth
+    stand_in: _Truth
     source: Name | None
     kernels: Count
     library: Name | None = None
@@ -111,14 +112,14 @@ class _Variant(FromOutside):
 
 
 class _Figures(FromOutside):
-    default_ms: Positive | None
-    tuned_ms: Positive | None
-    energy_mj: Annotated[float, Field(strict=True, ge=0, lt=1e15)] | None
-    speedup_interval: tuple[Positive, Positive] | None
-    max_rel_error: Annotated[float, Field(strict=True, ge=0, lt=1e15)] | None
+    default_ms: _Positive | None
+    tuned_ms: _Positive | None
+    energy_mj: _NotNegative | None
+    speedup_interval: tuple[_Positive, _Positive] | None
+    max_rel_error: _NotNegative | None
     formulation: Name
     schedule: Name
-    tuned: Truth
+    tuned: _Truth
 
 
 class _Kernel(FromOutside):
@@ -133,7 +134,7 @@ class _Work(FromOutside):
 
     model: Name | None
     batch: Annotated[int, Field(strict=True, ge=1, lt=1 << 31)] | None
-    stand_in: Truth
+    stand_in: _Truth
     versions: dict[Literal["autotune", "apache-tvm", "apache-tvm-ffi"], Name]
 
 

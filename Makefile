@@ -130,7 +130,7 @@ bench: install ## Run every benchmark; results in build/bench
 	}
 	export -f one
 	export state
-	grep -ls '^from bars import .*run' benchmarks/*.py \
+	grep -ls '^from common.bars import .*run' benchmarks/*.py \
 		| xargs -d '\n' -P $(AT_ONCE) -I {} bash -o pipefail -c 'one "$$1"' _ {}
 
 clean: ## Remove what was built and cached; keep .venv and logs

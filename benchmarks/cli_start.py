@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from bars import Report, run
+from common.bars import Report, run
 
 
 def measure(report: Report) -> None:

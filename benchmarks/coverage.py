@@ -1,6 +1,6 @@
 """Contractions drawn from public families of models: none may be left without a good form.
 
-Draws convolutions, fully connected layers and batched products at random (benchmarks/contraction_shapes.py), tunes
+Draws convolutions, fully connected layers and batched products at random (common/contraction_shapes.py), tunes
 each with `autotune kernels` for this processor, and times it against PyTorch's in interleaved blocks. Lists those
 that are slower than 0.8x of PyTorch's, and those that reach less than a third of the median GFLOP/s of their kind.
 Needs torch 2.13.0.
@@ -16,12 +16,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from bars import QUICK_TRIALS, Report, positive, run
-from contraction_shapes import Contraction, drawn
-from interleaved import finished_run, interleaved_blocks, tuning, turn_of
-from pytorch import torch
-from torch_kernels import kept_memory, torch_call
-from tuned_kernels import tuned_kernels
+from common.bars import QUICK_TRIALS, Report, positive, run
+from common.contraction_shapes import Contraction, drawn
+from common.interleaved import finished_run, interleaved_blocks, tuning, turn_of
+from common.pytorch import torch
+from common.torch_kernels import kept_memory, torch_call
+from common.tuned_kernels import tuned_kernels
 
 from autotune.compiler.step.step_library import step_library
 from autotune.compiler.step.tuned_runs import step_runs

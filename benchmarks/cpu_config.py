@@ -2,8 +2,8 @@
 
 The searches run first over the 21 recorded configurations of EMDL'21's Table 3, then over the full spaces of two
 emulated phones with noisy measurements and clocks that fall when warm. The method was not adjusted to the second
-phone. The last two phones have foreign physics (foreign_phones.py) and were made after the method. They have no
-goals: their figures are only reported.
+phone. The last two phones have foreign physics (common/foreign_phones.py) and were made after the method. They have
+no goals: their figures are only reported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import optuna
-from bars import Report, run
-from foreign_phones import PHONES, ForeignBench
+from common.bars import Report, run
+from common.foreign_phones import PHONES, ForeignBench
 
 from autotune.devices.topology import Cluster
 from autotune.emulator.model.clock import VirtualClock

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bars import Report, run
+from common.bars import Report, run
 
 from autotune.compiler.export.exporter import Format, export
 from autotune.compiler.export.objects import compile_objects
@@ -173,7 +173,7 @@ def call_overhead_us(
                     include,
                 ),
                 *(f"-D{key}={value}" for key, value in words.items()),
-                *(Path(__file__).with_name("export_call.c"), *sorted(work.glob("*.o"))),
+                *(Path(__file__).parent / "common" / "export_call.c", *sorted(work.glob("*.o"))),
                 *(f"-L{out}/lib", f"-l{NAME}", f"-Wl,-rpath,{out}/lib", "-lm", "-o", work / "call"),
             ],
             check=True,

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import adb_faults
-from bars import Report, run
-from emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
+from common import adb_faults
+from common.bars import Report, run
+from common.emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
 
 from autotune.compiler.programs.candidate import Candidate
 from autotune.compiler.run.trials import Building, CandidateExecutor

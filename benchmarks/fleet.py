@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bars import Report, run
-from sleeping_kernel import sleeping_kernel
+from common.bars import Report, run
+from common.sleeping_kernel import sleeping_kernel
 
 from autotune.compiler.native import device_server
 from autotune.compiler.runners.build_worker import linker

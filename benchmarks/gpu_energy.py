@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bars import Report, run
-from board import Board
+from common.bars import Report, run
+from common.board import Board
 
 from autotune.compiler.programs.scheduled import replayed
 from autotune.compiler.runners.builder import Builder, BuildRequest, target_text

@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import optuna
-from bars import QUICK_TRIALS, Report, run
+from common.bars import QUICK_TRIALS, Report, run
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.model.profile import load

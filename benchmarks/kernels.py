@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bars import QUICK_TRIALS, Report, run
+from common.bars import QUICK_TRIALS, Report, run
 
 from autotune.records import Result
 

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from bars import Report, run
+from common.bars import Report, run
 from training_step import (
     BATCH,
     MODELS,

@@ -19,7 +19,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from bars import Report, run
+from common.bars import Report, run
 
 from autotune.emulator.model.clock import VirtualClock
 from autotune.emulator.model.profile import load

@@ -11,10 +11,10 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from bars import Report, run
-from interleaved import interleaved_blocks
+from common.bars import Report, run
+from common.interleaved import interleaved_blocks
+from common.tuned_kernels import TunedKernels, tuned_kernels
 from models import BATCH, MODELS, step_of
-from tuned_kernels import TunedKernels, tuned_kernels
 
 from autotune.compiler.step.step_library import step_library
 from autotune.compiler.step.tuned_runs import StepRuns, step_runs

@@ -36,11 +36,11 @@ from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
-import stock_search
-from bars import QUICK_TRIALS, Report, positive, run
-from clblast import ClBlast
-from clblast import available as clblast_available
-from interleaved import Turn, exported, finished_run, interleaved_blocks, tuning, turn_of
+from common import stock_search
+from common.bars import QUICK_TRIALS, Report, positive, run
+from common.clblast import ClBlast
+from common.clblast import available as clblast_available
+from common.interleaved import Turn, exported, finished_run, interleaved_blocks, tuning, turn_of
 from numpy.typing import NDArray
 
 from autotune.compiler.native import opencl_sidecar
@@ -342,8 +342,8 @@ class Torch:
     """PyTorch's kernels and float64 references, on a GPU if PyTorch has one."""
 
     def __init__(self) -> None:
-        from pytorch import torch
-        from torch_kernels import torch_call
+        from common.pytorch import torch
+        from common.torch_kernels import torch_call
 
         self._torch, self._torch_call = torch, torch_call
         self.gpu = torch.cuda.is_available()

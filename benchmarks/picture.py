@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import optuna
-from bars import Report, run
+from common.bars import Report, run
 from joint import searched
 
 from autotune.records.folder import write_text

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bars import Report, run
+from common.bars import Report, run
 
 from autotune.compiler.target.request import TuneRequest
 from autotune.measurement import median

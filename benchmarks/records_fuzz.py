@@ -28,7 +28,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from bars import Report, positive, run
+from common.bars import Report, positive, run
 
 from autotune.errors import AutotuneError, UsageError, printable
 

@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from bars import Report, run
-from browser import Browser, Seen, chromium, offline_browser
-from sample_runs import command, sample_runs
+from common.bars import Report, run
+from common.browser import Browser, Seen, chromium, offline_browser
+from common.sample_runs import command, sample_runs
 
 TRIALS = (96, 24)
 RECORDED = Path(__file__).parents[1] / "logs" / "samples" / "cpu-matmul"

@@ -1,11 +1,11 @@
 """Number of our trials needed to match the best kernel of stock MetaSchedule's 1,000 trials.
 
 The benchmark has six kernels of training steps on this processor, at batch 4. Stock uses its own space, search and
-cost model with our workers (stock_search.py). Our winner and stock's are then timed in interleaved blocks. This
-also relates the times that both searches measured: our best after n trials, scaled by the ratio, is compared with
-stock's. The memory that a process gets can change a kernel's time by a tenth, so several processes are measured.
-Searches are random: ours is made with three seeds, of which the median counts. Of the six kernels, the fourth
-counts, so that a kernel that was never matched is not averaged away.
+cost model with our workers (common/stock_search.py). Our winner and stock's are then timed in interleaved blocks.
+This also relates the times that both searches measured: our best after n trials, scaled by the ratio, is compared
+with stock's. The memory that a process gets can change a kernel's time by a tenth, so several processes are
+measured. Searches are random: ours is made with three seeds, of which the median counts. Of the six kernels, the
+fourth counts, so that a kernel that was never matched is not averaged away.
 
 A search of stock's takes ten minutes on two cores: `--runs DIR` keeps it, and a later call reuses it.
 """
@@ -25,9 +25,9 @@ from pathlib import Path
 from statistics import median_high
 from typing import Any
 
-import stock_search
-from bars import QUICK_TRIALS, Report, positive, run
-from interleaved import exported, finished_run, interleaved_benchmark, tuning
+from common import stock_search
+from common.bars import QUICK_TRIALS, Report, positive, run
+from common.interleaved import exported, finished_run, interleaved_benchmark, tuning
 
 from autotune.compiler.target.host import cores
 from autotune.measurement import median, paired_speedup

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from bars import QUICK_TRIALS, Report, run
+from common.bars import QUICK_TRIALS, Report, run
 
 from autotune.records import read_run
 

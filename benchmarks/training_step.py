@@ -28,11 +28,11 @@ from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
-from against_torch import Compared, against_torch, slower_kernels
-from bars import QUICK_TRIALS, Report, mean_ratio, positive, run
+from common.against_torch import Compared, against_torch, slower_kernels
+from common.bars import QUICK_TRIALS, Report, mean_ratio, positive, run
+from common.pytorch import torch
+from common.torch_peak import torch_peak
 from numpy.typing import NDArray
-from pytorch import torch
-from torch_peak import torch_peak
 
 from autotune.compiler.step.step import StepSession, open_step
 from autotune.compiler.step.tuned_runs import StepRuns, fitting_form, form_sizes, step_runs
@@ -175,7 +175,7 @@ def mnn_side(graph: StepGraph, data: Data, threads: int) -> Step | None:
     if importlib.util.find_spec("MNN") is None:
         print("MNN is not installed: its side is left out (pip install MNN==3.6.1)")
         return None
-    from mnn_step import MnnStep
+    from common.mnn_step import MnnStep
 
     return timed(MnnStep(graph, initial_values(graph, SEED), threads=threads), graph, data)
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from bars import QUICK_TRIALS, Report, run
-from interleaved import exported, interleaved_benchmark
+from common.bars import QUICK_TRIALS, Report, run
+from common.interleaved import exported, interleaved_benchmark
 
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from hypothesis import settings
 
 _CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
 _INTEGRATION = Path(__file__).with_name("integration")
+
+# Last, since one program there has the name of a package: transformers.py.
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As of a job in the background: the programs that tests start would not hear Ctrl-C either.

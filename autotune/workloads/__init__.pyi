@@ -4,6 +4,7 @@ from .builder import StepBuilder
 from .capture import Captured, Step, capture, capture_module
 from .crossing import GPU_ALIGNMENT, Order, Traffic, counterparts, reordered, traffic
 from .data import (
+    TEXTS,
     DataSpec,
     Samples,
     batch_orders,
@@ -11,6 +12,7 @@ from .data import (
     generated_samples,
     load_arrays,
     load_samples,
+    load_tokens,
 )
 from .features import Split, split_at_features
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
@@ -105,6 +107,7 @@ __all__ = [
     "load_arrays",
     "load_named",
     "load_samples",
+    "load_tokens",
     "Matmul",
     "max_relative_error",
     "MaxPool2d",
@@ -153,6 +156,7 @@ __all__ = [
     "Task",
     "tasks",
     "Tensor",
+    "TEXTS",
     "TensorSpec",
     "Traffic",
     "traffic",

@@ -49,7 +49,7 @@ def compared(
 ) -> tuple[float, StepGraph]:
     """The same distance, and the captured step."""
     graph, values = captured(given, batch, channels_last=channels_last, **options)
-    from module_step import given_masks  # It imports PyTorch.
+    from common.module_step import given_masks  # It imports PyTorch.
 
     module = getattr(given, "module", given)
     before = copy.deepcopy(module.state_dict())

@@ -61,8 +61,15 @@ def step(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="MNIST files, CIFAR files (binary version), or .npz with inputs and labels. At "
-            "most 1 GiB is loaded, spread over the file. [default: generated]"
+            help="MNIST files, CIFAR files (binary version), .npz with inputs and labels; or .txt or .jsonl for a "
+            "causal language model. At most 1 GiB is loaded, spread over the file. [default: generated]"
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The tokenizer.json for a text. [default: that in the folder of hf:FOLDER]",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of parameters, data and dropout.")] = 1,
@@ -81,6 +88,13 @@ def step(
         typer.Option(
             metavar="FILE",
             help="Compute the frozen layers once for each sample, and keep their results in this file.",
+        ),
+    ] = None,
+    save_adapter: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the trained adapter of peft here: adapter_model.safetensors and adapter_config.json.",
         ),
     ] = None,
     plan: Annotated[
@@ -138,7 +152,8 @@ def step(
             seq,
             lora,
         )
-        if any(other is not None for other in (*same, steps, data, memory_limit, cache_features)):
+        options = (steps, data, tokenizer, memory_limit, cache_features, save_adapter)
+        if any(other is not None for other in (*same, *options)):
             raise UsageError(
                 "--plan says which step is meant",
                 hint="with it, give only --run, --device or --ssh",
@@ -166,7 +181,11 @@ def step(
         lora,
     )
     assert wanted is not None
-    done = trained(TrainingRequest(wanted, steps, data, seed, memory_limit, cache_features))
+    done = trained(
+        TrainingRequest(
+            wanted, steps, data, seed, memory_limit, cache_features, tokenizer, save_adapter
+        )
+    )
     if json:
         write_json(done.content)
     else:
@@ -205,16 +224,22 @@ def _show(result: dict[str, Any]) -> None:
         f"{loss:.6f}" if loss is not None else "not finite" for loss in (losses[0], losses[-1])
     ]
     print(f"loss         {shown[0]} -> {shown[1]} in {len(losses)} steps")
+    if (perplexity := result.get("perplexity")) is not None:
+        print(f"perplexity   {perplexity:.4g}, over the last tenth of the steps")
     if step_ms is not None:
         print(
             f"time a step  {time_text(step_ms / 1e3)} (median of {len(losses) - result['warm_up_steps']})"
         )
         print(f"samples/s    {rate_text(result['samples_per_s'])}")
+        if (tokens := result.get("tokens_per_s")) is not None:
+            print(f"tokens/s     {rate_text(tokens)}")
         prepare = time_text(result["prepare_ms"] / 1e3)
         print(f"data         {prepare} a step to prepare, in parallel with the step")
     if (features := result["features"]) is not None:
         took = features["batch_ms"]
         new = "" if took is None else f"; a batch of new ones takes {time_text(took / 1e3)}"
         print(f"features     of {features['samples']} samples are kept{new}")
+    if (adapter := result["adapter"]) is not None:
+        print(f"adapter      {adapter}")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ from autotune.workloads import (
 )
 from autotune.workloads.operators import Kernel
 
+LOGGER = logging.getLogger("autotune.step")
 # Rates to guess the time of kernels that were never measured, based on TVM's default schedule on one core.
 _GUESSED_FLOPS_A_SECOND = 1e9
 _GUESSED_BYTES_A_SECOND = 2e9
@@ -58,6 +60,7 @@ class StepRuns:
         winners: The fastest known schedule of each kernel, by the kernel's name.
         cache: Folder that keeps compiled steps; None without a run.
         untuned: Whether every kernel without a winner gets the untuned default; see `step_library`.
+        tuned: What each run tuned, for people.
     """
 
     target: TargetSpec
@@ -65,6 +68,7 @@ class StepRuns:
     winners: Mapping[str, Winner]
     cache: Path | None
     untuned: bool = False
+    tuned: tuple[str, ...] = ()
 
     def as_untuned(self) -> StepRuns:
         """Returns the same target and space, with every kernel untuned."""
@@ -76,7 +80,7 @@ class StepRuns:
         report: Report = lambda done, total: None,
         schedules: Mapping[str, Sequence[Winner]] | None = None,
     ) -> AbstractContextManager[StepLibrary]:
-        """Compiles a step's kernels; see `step_library`.
+        """Compiles a step's kernels; see `step_library`. Warns if runs lack some of them.
 
         Args:
             graph: The step.
@@ -84,6 +88,12 @@ class StepRuns:
             schedules: Schedules of kernels that are not to be computed by their winners.
         """
         kernels = [task.kernel for task in tasks(graph)]
+        missing = sum(kernel.name not in self.winners for kernel in kernels)
+        if self.winners and missing:
+            runs = " or ".join(self.tuned)
+            LOGGER.warning(
+                "%d of %d kernels of this step are not in %s", missing, len(kernels), runs
+            )
         chosen = {name: [winner] for name, winner in self.winners.items()} | dict(schedules or {})
         return step_library(
             kernels, chosen, self.target, self.space, self.cache, report, untuned=self.untuned
@@ -162,6 +172,7 @@ def step_runs(paths: Sequence[Path], *, triple: str = "") -> StepRuns:
     target = targets.find("arm-cpu" if triple else "cpu")
     space = spaces.load(target.space_path())
     known: dict[str, Winner] = {}
+    tuned: list[str] = []
     for number, path in enumerate(paths):
         run = read_run(path)
         request = TuneRequest.of_run(run)
@@ -184,10 +195,13 @@ def step_runs(paths: Sequence[Path], *, triple: str = "") -> StepRuns:
                 f"run {path} is for {target.name}; the step runs on {where}",
                 hint=f"tune with --target {'arm-cpu' if triple else 'cpu'}",
             )
+        batch = "" if request.batch is None else f", batch {request.batch}"
+        tuned.append(f"run {path} ({request.workload}{batch})")
         for name, winner in winners(run).items():
             if name not in known or _ms(winner) < _ms(known[name]):
                 known[name] = winner
-    return StepRuns(target, space, known, paths[0] / "steps" if paths else None)
+    cache = paths[0] / "steps" if paths else None
+    return StepRuns(target, space, known, cache, tuned=tuple(tuned))
 
 
 def _ms(winner: Winner) -> float:

@@ -15,6 +15,7 @@ from .step import (
     GIVE,
     PUT_BACK,
     StepRequest,
+    is_text,
     requested_step,
     step_feeds,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "DEFAULT_BATCH",
     "GIVE",
     "is_allowed",
+    "is_text",
     "JOINT_TRIALS",
     "KERNEL_TRIALS",
     "KernelsRequest",

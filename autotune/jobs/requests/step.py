@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from autotune.measurement import MemoryKind
 from autotune.records import is_run, place_of
 from autotune.workloads import (
     MODELS,
+    TEXTS,
     DataSpec,
     Optimizer,
     StepForm,
@@ -27,6 +29,7 @@ from autotune.workloads import (
     given_values,
     load_arrays,
     load_samples,
+    load_tokens,
     random_values,
 )
 from autotune.workloads.capture import named_with
@@ -261,14 +264,29 @@ def requested_step(
     )
 
 
-def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
+def step_feeds(
+    graph: StepGraph, data: Path | None, seed: int, tokenizer: Path | None = None
+) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields the inputs of each step, without end.
+
+    Args:
+        graph: The step.
+        data: A file or folder with samples, or a text; None generates samples.
+        seed: Seed of generated samples, of their order and of dropout.
+        tokenizer: The `tokenizer.json` of a text.
 
     Raises:
         UsageError: The data cannot be read, or do not fit the step.
     """
+    if tokenizer is not None and not is_text(data):
+        raise UsageError(
+            "--tokenizer goes with a text", hint=f"give --data FILE{' or FILE'.join(TEXTS)}"
+        )
     if data is None:
         yield from generated_feeds(graph, seed)
+        return
+    if is_text(data):
+        yield from _text_feeds(graph, data, tokenizer, seed)
         return
     if not graph.classifies:
         yield from _array_feeds(graph, data, seed)
@@ -278,6 +296,35 @@ def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[
     samples = load_samples(data, shape, graph.classes, limit=limit)
     for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
         yield given_values(graph, images, labels, seed, number)
+
+
+def is_text(data: Path | None) -> bool:
+    """Tells whether training data are a text."""
+    return data is not None and data.suffix.lower() in TEXTS
+
+
+def _text_feeds(
+    graph: StepGraph, data: Path, tokenizer: Path | None, seed: int
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Feeds of a causal language model: all that it takes are the same sequences of tokens."""
+    specs = {(spec.shape, spec.classes) for spec in map(partial(_data_spec, graph), graph.data)}
+    shape, vocabulary = next(iter(specs))
+    if len(specs) > 1 or len(shape) != 1 or vocabulary is None:
+        raise UsageError(
+            f"--data {data} is a text, and {graph.name} does not take sequences of tokens alone",
+            hint="a text goes with a causal language model, such as hf:gpt2; give .npz to others",
+        )
+    if tokenizer is None:
+        raise UsageError(
+            f"--data {data} is a text, which needs a tokenizer",
+            hint="give --tokenizer FILE, the tokenizer.json of the model",
+        )
+    limit = max(graph.batch, _SAMPLES_BYTES // (4 * shape[0]))
+    sequences = load_tokens(data, tokenizer, shape[0], vocabulary, limit=limit)
+    for number, chosen in enumerate(batch_orders(len(sequences), graph.batch, seed)):
+        yield random_values(graph, seed, number) | {
+            tensor.name: tensor.stored(sequences[chosen]) for tensor in graph.data
+        }
 
 
 def _array_feeds(graph: StepGraph, data: Path, seed: int) -> Iterator[dict[str, NDArray[Any]]]:

@@ -16,7 +16,7 @@ from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError
 from autotune.jobs.device import parse_size
 from autotune.jobs.provenance import Work, named
-from autotune.jobs.requests import StepRequest, step_feeds
+from autotune.jobs.requests import StepRequest, is_text, step_feeds
 from autotune.jobs.steps.cached_features import CachedFeatures, split_of
 from autotune.measurement import median
 from autotune.workloads import LAYOUTS, StepForm, StepGraph, TrainingStep, output_again
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WARM_UP, STEPS = 3, 20
 _AT_ONCE_BYTES = 64 * 2**20
+_LARGEST_LOSS = 700.0
 _AT_ONCE_S = 0.5
 """Seconds of steps that Ctrl-C may discard."""
 
@@ -39,10 +40,12 @@ class TrainingRequest:
     Attributes:
         step: The step, with the runs that have tuned its kernels.
         steps: Number of steps; 20 by default. The first `WARM_UP` are not timed.
-        data: Files with samples; None generates samples.
+        data: Files with samples, or a text; None generates samples.
         seed: Seed of parameters, data and dropout.
         memory_limit: Most memory of a step, with its unit. The fastest form within the limit is chosen.
         cache_features: File that keeps the results of the frozen layers; None computes them in each step.
+        tokenizer: The `tokenizer.json` of a text; None for that in the model's folder.
+        save_adapter: Folder for the trained adapter of `peft`; None keeps none.
     """
 
     step: StepRequest
@@ -51,6 +54,8 @@ class TrainingRequest:
     seed: int = 1
     memory_limit: str | None = None
     cache_features: Path | None = None
+    tokenizer: Path | None = None
+    save_adapter: Path | None = None
 
     @property
     def count(self) -> int:
@@ -103,13 +108,21 @@ def train(request: TrainingRequest) -> TrainingResult:
         ToolchainError: A kernel cannot be compiled.
     """
     from autotune.compiler.step import open_step, step_runs
+    from autotune.workloads.capture import check_adapter, save_adapter, tokenizer_of
 
     limit = request.limit_bytes()
     wanted = request.step.training_step(request.seed)
+    adapted = None
+    if request.save_adapter is not None:
+        adapted = wanted.users_own().module if wanted.captured else None
+        check_adapter(request.step.model, adapted, request.save_adapter)
     runs = step_runs([Path(run) for run in request.step.runs])
     form, graph = _form(request.step, wanted, runs, limit)
     split = None if request.cache_features is None else split_of(graph)
-    feeds = step_feeds(graph, request.data, request.seed)
+    tokenizer = request.tokenizer
+    if tokenizer is None and is_text(request.data):
+        tokenizer = tokenizer_of(request.step.model)
+    feeds = step_feeds(graph, request.data, request.seed, tokenizer)
     first = next(feeds)  # Bad data is reported before anything is compiled.
     with ExitStack() as opened:
         progress = opened.enter_context(LiveProgress())
@@ -134,7 +147,12 @@ def train(request: TrainingRequest) -> TrainingResult:
             **_figures(graph, done, prepared),
             "predicted_peak_bytes": session.predicted_bytes,
             "features": None if cached is None else cached.to_json(),
+            **(_text_figures(graph, done) if is_text(request.data) else {}),
+            "adapter": None if adapted is None else str(request.save_adapter),
         }
+        if adapted is not None and request.save_adapter is not None:
+            trained = [n for n, one in adapted.named_parameters() if one.requires_grad]
+            save_adapter(adapted, session.read(trained), request.save_adapter)
     if len(done.losses) > WARM_UP and len(set(done.losses)) == 1:
         LOGGER.warning("the loss is the same after %d steps: nothing is learnt", len(done.losses))
     return TrainingResult(named(content, Work()), interrupted=len(done.losses) < request.count)
@@ -212,6 +230,17 @@ def _figures(graph: StepGraph, done: _Done, given: _Prepared) -> dict[str, Any]:
         "step_ms": step_ms,
         "samples_per_s": 1e3 * graph.batch / step_ms if step_ms else None,
         "peak_bytes": done.peak_bytes,
+    }
+
+
+def _text_figures(graph: StepGraph, done: _Done) -> dict[str, Any]:
+    """Returns tokens a second, and the perplexity over the last tenth of the steps."""
+    timed, last = done.seconds[WARM_UP:], done.losses[-max(1, len(done.losses) // 10) :]
+    tokens = max(tensor.elements for tensor in graph.data)
+    loss = sum(last) / len(last) if last else math.inf
+    return {
+        "tokens_per_s": tokens / median(timed) if timed else None,
+        "perplexity": math.exp(loss) if loss < _LARGEST_LOSS else None,
     }
 
 

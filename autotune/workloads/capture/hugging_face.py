@@ -125,6 +125,14 @@ def named_with(model: str, sequence: int | None, rank: int | None) -> str:
     return str(HuggingFaceModel.parse(str(dataclasses.replace(found, **new))))
 
 
+def tokenizer_of(model: str) -> Path | None:
+    """Returns the `tokenizer.json` in a model's folder, if there is one."""
+    if not model.startswith(PREFIX) or (name := HuggingFaceModel.parse(model).name) in NAMED:
+        return None
+    file = Path(name) / "tokenizer.json"
+    return file if file.is_file() else None
+
+
 def hugging_face_step(reference: str, batch: int) -> Step:
     """Makes the step of a model with random values, or with those of a folder's `model.safetensors`.
 

@@ -3,6 +3,7 @@ from .formats import FORMATS
 from .generated import generated_samples
 from .loading import DataSpec, load_arrays, load_samples
 from .samples import IMAGE_AXES, LARGEST_BYTES, Samples, Shape
+from .texts import TEXTS, load_tokens
 
 __all__ = [
     "batch_orders",
@@ -14,6 +15,8 @@ __all__ = [
     "LARGEST_BYTES",
     "load_arrays",
     "load_samples",
+    "load_tokens",
     "Samples",
     "Shape",
+    "TEXTS",
 ]

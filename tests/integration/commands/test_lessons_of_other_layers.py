@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from interleaved import tuning
+from common.interleaved import tuning
 from opencl_gpu import had_records, kernels, recorded
 
 from autotune.errors import UsageError

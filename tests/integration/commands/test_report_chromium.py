@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, Seen, chromium, offline_browser
 from command import autotune
-from sample_runs import sample_runs
+from common.browser import Browser, Seen, chromium, offline_browser
+from common.sample_runs import sample_runs
 
 from autotune.report.pages.html_page import page
 from autotune.report.plots import bar_charts, charts

@@ -120,6 +120,7 @@ def test_the_report_says_what_was_done(run: Path) -> None:
         "--optimizer", "momentum:learning_rate=0.05",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert f" kernels of this step are not in run {run} (lenet, batch 2)" in done.stderr
     assert "momentum" in done.stdout
     assert "never tuned" in done.stdout  # the updates of another optimiser
     for word in ("loss", "time a step", "samples/s", "peak memory", "predicted"):

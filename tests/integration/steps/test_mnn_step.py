@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from mnn_step import MnnStep
+from common.mnn_step import MnnStep
 from small_steps import Layers, masks_of, pooled, step_of
 
 from autotune.errors import UsageError

@@ -5,10 +5,10 @@ import math
 from pathlib import Path
 
 import cpu_config
-import foreign_phones
 import numpy as np
 import pytest
-from foreign_phones import PHONES, ForeignBench
+from common import foreign_phones
+from common.foreign_phones import PHONES, ForeignBench
 
 from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.space.ranges import CpuRanges

@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import bars
 import pytest
+from common import bars
 
 from autotune.errors import INTERRUPTED, StableDeviceError, UsageError
 from autotune.measurement import Interval
 
 HALF_WAY = """
 import sys, time
-from bars import run
+from common.bars import run
 
 def measure(report):
     report.row(side="ours", seconds=[1.0, 2.0])
@@ -49,7 +49,7 @@ def test_ctrl_c_keeps_what_a_benchmark_has_measured(tmp_path: Path) -> None:
     program.write_text(HALF_WAY)
     with subprocess.Popen(
         [sys.executable, str(program), "--json", str(file)],
-        env={**os.environ, "PYTHONPATH": str(Path(bars.__file__).parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(bars.__file__).parents[1])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -99,7 +99,7 @@ def test_a_missing_run_is_told_before_anything_is_timed(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "rows.json"
     file.write_text('"before"')
-    program = Path(bars.__file__).with_name("training_step.py")
+    program = Path(bars.__file__).parents[1] / "training_step.py"
     done = subprocess.run(
         [sys.executable, program, "--speed", "--runs", tmp_path, "--models", "lenet", "--json", file],
         capture_output=True, text=True, timeout=120,

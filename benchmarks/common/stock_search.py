@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from board import Board
+from common.board import Board
 
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.programs.candidate import Candidate

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytorch import torch
+from common.pytorch import torch
 
 from autotune.compiler.step.step_worker import HighWater
 from autotune.workloads import StepBuilder, build_model, initial_values
@@ -47,12 +47,12 @@ def main(model: str, batch: int, threads: int) -> None:
 
 def torch_peak(model: str, batch: int, threads: int) -> int:
     """Returns the peak memory of PyTorch's step in bytes, measured in a new process."""
-    code = f"import torch_peak; torch_peak.main({model!r}, {batch}, {threads})"
+    code = f"from common import torch_peak; torch_peak.main({model!r}, {batch}, {threads})"
     done = subprocess.run(
         [sys.executable, "-c", code],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[1],
     )
     return int(json.loads(done.stdout)["peak_bytes"])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sleeping_kernel import sleeping_kernel
+from common.sleeping_kernel import sleeping_kernel
 
 from autotune.compiler.native import device_server
 from autotune.compiler.runners.build_worker import linker

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from interleaved import Turn, turn_of
+from common.interleaved import Turn, turn_of
 
 from autotune.compiler.target.host import runtime_environment
 from autotune.compiler.workers.workers import Message, Worker, serve
@@ -59,8 +59,8 @@ class TunedKernels:
 @contextmanager
 def tuned_kernels(library: StepLibrary) -> Iterator[TunedKernels]:
     """Starts the process, and yields its kernels."""
-    here = str(Path(__file__).parent)
-    worker = Worker("tuned_kernels", [], runtime_environment() | {"PYTHONPATH": here})
+    here = str(Path(__file__).parents[1])
+    worker = Worker("common.tuned_kernels", [], runtime_environment() | {"PYTHONPATH": here})
     try:
         yield TunedKernels(library, worker)
     finally:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bars import Report
-from interleaved import interleaved_blocks, turn_of
-from pytorch import torch
-from torch_kernels import kept_memory, torch_call
-from tuned_kernels import TunedKernels, tuned_kernels
+from common.bars import Report
+from common.interleaved import interleaved_blocks, turn_of
+from common.pytorch import torch
+from common.torch_kernels import kept_memory, torch_call
+from common.tuned_kernels import TunedKernels, tuned_kernels
 
 from autotune.compiler.step.step_library import StepLibrary
 from autotune.measurement import median, paired_speedup

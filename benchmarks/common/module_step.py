@@ -17,8 +17,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from common.pytorch import torch
 from numpy.typing import NDArray
-from pytorch import torch
 
 from autotune.compiler.step.step_worker import HighWater
 from autotune.workloads import StepGraph, TrainingStep, generated_feeds
@@ -171,10 +171,11 @@ def _main(step: dict[str, Any], threads: int) -> None:
 def module_peak(wanted: TrainingStep, threads: int) -> int:
     """Returns the peak memory of a module's steps in bytes, measured in a new process."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__)), json.dumps(wanted.to_json()), str(threads)],
+        [sys.executable, "-m", __name__, json.dumps(wanted.to_json()), str(threads)],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
+        cwd=Path(__file__).parents[1],
     )
     return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
 

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from pytorch import torch
+from common.pytorch import torch
 
 from autotune.workloads import Conv2d, Kernel, Matmul
 from autotune.workloads.operators import Bmm

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import nursery
 import pytest
+import warm
 from hypothesis import settings
 
 _CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
@@ -26,6 +28,8 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # As under nohup.
 # Files of tests run at the same time, so that an example may take longer than it does alone.
 settings.register_profile("beside others", deadline=None)
 settings.load_profile("beside others")
+
+nursery.install(warm.workers)
 
 # pytest loads readline, which sets it: tables would be narrower where tests run in several processes.
 os.environ.pop("COLUMNS", None)

@@ -3,7 +3,8 @@
 To import TVM and the rest takes each command two seconds, more than most of them have to do. A fork has a process
 of its own as any command has, with its own environment, folder, signals and exit code.
 
-Run as a program, this is the process that is forked: it takes requests over the socket that is its only argument.
+Run as a program, this is the process that is forked: it takes requests over the socket that is its first argument.
+Over the second it forks workers for the tests' own process.
 """
 
 from __future__ import annotations
@@ -34,22 +35,33 @@ _MODULES = (
 """What is imported; our compiler first, which says how TVM is."""
 
 
-@cache
 def _parent() -> Connection[Any, Any]:
     """What talks with the process that is forked; it ends when this does."""
+    return _parents()[0]
+
+
+def workers() -> socket.socket:
+    """Returns the socket over which this process has its own workers forked."""
+    return _parents()[1]
+
+
+@cache
+def _parents() -> tuple[Connection[Any, Any], socket.socket]:
     ours, theirs = socket.socketpair()
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
-    )
+    wanting, forking = nursery.sockets()
+    files = [theirs.fileno(), forking.fileno()]
+    process = subprocess.Popen([sys.executable, __file__, *map(str, files)], pass_fds=files)
     theirs.close()
+    forking.close()
     connection: Connection[Any, Any] = Connection(ours.detach())
 
     def end() -> None:
         connection.close()
+        wanting.close()
         process.wait()
 
     atexit.register(end)
-    return connection
+    return connection, wanting
 
 
 def run(
@@ -106,7 +118,8 @@ def _become(request: dict[str, Any]) -> None:
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(opened, number)
         os.close(opened)
-    nursery.install()
+    server = nursery.forked_server()  # Now, while there is one thread.
+    nursery.install(lambda: server)
     sys.argv = ["autotune", *request["arguments"]]
     sys.exit(main())
 
@@ -115,5 +128,9 @@ if __name__ == "__main__":
     sys.path.pop(0)  # The folder of the tests, which a user's process has not.
     for name in _MODULES:
         import_module(name)
+    forking = socket.socket(fileno=int(sys.argv[2]))
+    if os.fork() == 0:
+        nursery.serve(forking)
+    forking.close()
     with suppress(KeyboardInterrupt):
         _serve(Connection(int(sys.argv[1])))

@@ -53,13 +53,16 @@ def test_of_waits_within_each_other_the_innermost_is_told() -> None:
     with telling(told.append), waiting("the kitchen"):
         with waiting("the kettle"):
             time.sleep(0.5)
-        inner = len(told)
+            inner = len(told)
         time.sleep(0.5)
     # On a busy machine the kitchen may be told before the kettle is there, and never after that.
     begun = next(at for at, line in enumerate(told) if line.startswith("the kettle: "))
     assert all(line.startswith("the kettle: ") for line in told[begun:inner])
-    assert told[inner:]
-    assert all(line.startswith("the kitchen: ") for line in told[inner:])
+    outer = [line.startswith("the kitchen: ") for line in told[inner:]]
+    assert outer[-1]
+    assert (
+        sum(not one for one in outer) <= 1
+    )  # The kettle may be told once more while its wait ends.
 
 
 def test_the_first_word_does_not_come_later_because_a_wait_within_began_late() -> None:

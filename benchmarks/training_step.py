@@ -133,7 +133,7 @@ def ours(session: StepSession, graph: StepGraph, data: Data) -> Step:
 
 
 def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
-    """Returns a finished run of a model: one from --runs, or a new one."""
+    """Returns a finished run of a model: one from --runs or of before, or a new one."""
     given = report.options.runs
     if given:
         found = finished(given, model, batch)
@@ -143,7 +143,9 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
                 hint=f"autotune kernels --target cpu --model {model} --batch {batch} --logs {given}",
             )
         return found[-1]
-    if report.options.speed:
+    if found := finished(logs, model, batch):
+        return found[-1]
+    if report.options.speed or report.quick:
         trials = TRIALS_AFTER_RECORDS[model]
         return tuned(report, model, logs, "--records", str(RECORDS), trials=trials, batch=batch)
     return tuned(report, model, logs, trials=MODELS[model], batch=batch)
@@ -451,43 +453,41 @@ def speed_of(
     return found, compared
 
 
-def speed(report: Report, models: Sequence[str]) -> None:
-    """Compares tuned steps with PyTorch and MNN at each batch size."""
+def speed(report: Report, models: Sequence[str], logs: Path) -> None:
+    """Compares tuned steps with PyTorch and MNN at each batch size; new runs go into a folder."""
+    batches = report.options.batches or ((BATCH,) if report.quick else SPEED_BATCHES)
     gains: dict[str, dict[str, Interval]] = {}
     tuning = dict.fromkeys(models, 0.0)
     moving, filters = [], []
     torch.set_num_threads(kernel_threads())
-    with tempfile.TemporaryDirectory() as logs:
-        # Collects all runs first, so that a missing run is reported before anything is timed.
-        folders = [
-            (model, batch, run_of(model, report, Path(logs), batch))
-            for model in models
-            for batch in report.options.batches
-        ]
+    # Collects all runs first, so that a missing run is reported before anything is timed.
+    folders = [
+        (model, batch, run_of(model, report, logs, batch)) for model in models for batch in batches
+    ]
+    report.row(
+        what="versions", torch=torch.__version__, threads=kernel_threads(),
+        mnn=version("MNN") if importlib.util.find_spec("MNN") else None,
+    )  # fmt: skip
+    for model, batch, folder in folders:
+        result = read_run(folder).kernel_result()
+        tuning[model] += result.wall_s / 60
         report.row(
-            what="versions", torch=torch.__version__, threads=kernel_threads(),
-            mnn=version("MNN") if importlib.util.find_spec("MNN") else None,
+            what="run", model=model, batch=batch, trials=result.trials,
+            records=asdict(result.records) if result.records else None, minutes=result.wall_s / 60,
         )  # fmt: skip
-        for model, batch, folder in folders:
-            result = read_run(folder).kernel_result()
-            tuning[model] += result.wall_s / 60
-            report.row(
-                what="run", model=model, batch=batch, trials=result.trials,
-                records=asdict(result.records) if result.records else None, minutes=result.wall_s / 60,
-            )  # fmt: skip
-            if result.records:
-                print(f"{model}, batch {batch}: tuned from {result.records}")
-            moving.append(movement_share(result))
-            found, compared = speed_of(report, model, batch, folder)
-            for side, ratio in found.items():
-                gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
-            slower_kernels(f"{model}, batch {batch}", compared)
-            filters += [
-                one.ratio
-                for one in compared
-                if one.task.kernel.role == "weight_grad"
-                and isinstance(one.natural, Conv2d) and one.natural.groups == 1
-            ]  # fmt: skip
+        if result.records:
+            print(f"{model}, batch {batch}: tuned from {result.records}")
+        moving.append(movement_share(result))
+        found, compared = speed_of(report, model, batch, folder)
+        for side, ratio in found.items():
+            gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
+        slower_kernels(f"{model}, batch {batch}", compared)
+        filters += [
+            one.ratio
+            for one in compared
+            if one.task.kernel.role == "weight_grad"
+            and isinstance(one.natural, Conv2d) and one.natural.groups == 1
+        ]  # fmt: skip
     eager = gains["pytorch"]
     slowest = min(eager, key=lambda one: eager[one].estimate)
     report.bar(
@@ -520,7 +520,7 @@ def speed(report: Report, models: Sequence[str]) -> None:
             interval=ends,
         )  # fmt: skip
     longest = max(tuning, key=lambda model: tuning[model])
-    batches_named = " and ".join(map(str, report.options.batches))
+    batches_named = " and ".join(map(str, batches))
     report.bar(
         f"longest tuning of a model, all of batch {batches_named}: {longest}",
         tuning[longest], "at most", 90, "min",
@@ -544,12 +544,13 @@ def show_means(report: Report, side: str, ratios: dict[str, Interval]) -> None:
 
 def measure(report: Report) -> None:
     models: Sequence[str] = report.options.models or (["lenet"] if report.quick else list(MODELS))
-    if report.options.speed:
-        speed(report, models)
-        return
     gains: list[float] = []
     found: dict[str, StepRuns] = {}
     with tempfile.TemporaryDirectory() as logs:
+        if report.options.speed or report.quick:
+            speed(report, models, Path(logs))
+        if report.options.speed:
+            return
         for model in models:
             gain, found[model] = measure_model(report, model, run_of(model, report, Path(logs)))
             gains.append(gain)
@@ -569,7 +570,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="take finished runs from here")
     parser.add_argument("--speed", action="store_true", help="speed alone")
     parser.add_argument(
-        "--batches", nargs="+", type=positive(int), default=list(SPEED_BATCHES), metavar="N",
+        "--batches", nargs="+", type=positive(int), metavar="N",
         help="batch sizes of --speed; 4 and 16 by default",
     )  # fmt: skip
     parser.add_argument("--models", nargs="+", choices=list(MODELS), help="only these")

@@ -9,6 +9,7 @@ and under torch.compile. Values are random. Needs torch 2.13.0, transformers 5.2
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -33,7 +34,11 @@ MODELS = {
     "qwen3-0.6b-lora": ("hf:qwen3-0.6b,seq=128,lora=8", 1),
 }
 """Model and batch size by name."""
-QUICK = {"bert-tiny": ("hf:bert-tiny,seq=16,lora=4", 2)}
+QUICK = {
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 97, "n_embd": 32, "n_layer": 1,
+    "n_head": 2, "n_positions": 16, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+"""Configuration of the model of a smoke run."""
 OPTIMIZER = "adamw:learning_rate=0.0001"
 
 
@@ -67,19 +72,24 @@ def bars_of(report: Report, found: dict[str, Comparison]) -> None:
     report.row(what="peak memory over PyTorch's, geometric mean", ratio=mean_memory)
 
 
+def _smoke(folder: Path) -> str:
+    (folder / "config.json").write_text(json.dumps(QUICK))
+    return f"hf:{folder},seq=8,lora=2"
+
+
 def measure(report: Report) -> None:
     options = report.options
-    models = QUICK if report.quick else MODELS
     torch.set_num_threads(kernel_threads())
     found: dict[str, Comparison] = {}
     with tempfile.TemporaryDirectory() as logs:
+        models = {"smoke": (_smoke(Path(logs)), 2)} if report.quick else MODELS
         for name in options.models or models:
             model, batch = models[name]
             wanted = TrainingStep(model, batch, optimizer=Optimizer.parse(OPTIMIZER))
             tuned = run_of(report, wanted, (options.runs or Path(logs)) / name, options.trials)
-            found[name] = compare(
-                report, name, wanted, tuned, layouts=False, compiled=not options.no_compile
-            )
+            # A smoke run of models.py compiles a module, which takes as long as all the rest.
+            compiled = not (options.no_compile or report.quick)
+            found[name] = compare(report, name, wanted, tuned, layouts=False, compiled=compiled)
     bars_of(report, found)
 
 

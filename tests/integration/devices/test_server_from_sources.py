@@ -1,7 +1,7 @@
 """The device server with TVM's runtime compiled in: what Android gets, on this host and on emulated aarch64 Linux.
 
-A build of it takes a minute or two, once for the present sources; sessions take seconds. This host's is
-built with little optimisation, in less time, and kept with pytest's cache: none but these tests may get it.
+A build of it takes a minute or two, once for the present sources; sessions take seconds. It is built with little
+optimisation, in less time, and kept with pytest's cache: none but these tests may get it.
 """
 
 from __future__ import annotations
@@ -106,10 +106,9 @@ def built(platform: str, request: pytest.FixtureRequest) -> Path:
 
 def built_for(platform: str, config: pytest.Config) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        if platform == "host":
-            patch.setenv("CMAKE_BUILD_TYPE", "None")
-            patch.setenv("CXXFLAGS", "-O1")
-            patch.setenv("XDG_CACHE_HOME", str(config.cache.mkdir("server-of-this-host")))
+        patch.setenv("CMAKE_BUILD_TYPE", "None")
+        patch.setenv("CXXFLAGS", "-O1")
+        patch.setenv("XDG_CACHE_HOME", str(config.cache.mkdir("server-from-sources")))
         return device_server.bundle(platform, runtime="sources")
 
 

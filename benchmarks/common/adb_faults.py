@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.sleeping_kernel import sleeping_kernel
-
 from autotune.compiler.native import device_server
 from autotune.compiler.runners.build_worker import linker
 from autotune.compiler.runners.reference_data import ReferenceData
@@ -32,6 +30,7 @@ from autotune.tracker import TrackerLink
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.supervisor import Heard, tracker_process
 from autotune.tracker.watch import Watched
+from common.sleeping_kernel import sleeping_kernel
 
 KEY = "phone"
 # Faults as typed to the phone, each with words of which the log must contain at least one.

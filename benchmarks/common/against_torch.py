@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autotune.compiler.step.step_library import StepLibrary
+from autotune.measurement import median, paired_speedup
+from autotune.workloads import Conv2d, Kernel, Matmul, StepGraph, random_inputs
+from autotune.workloads.graph import Task, tasks
 from common.bars import Report
 from common.interleaved import interleaved_blocks, turn_of
 from common.pytorch import torch
 from common.torch_kernels import kept_memory, torch_call
 from common.tuned_kernels import TunedKernels, tuned_kernels
-
-from autotune.compiler.step.step_library import StepLibrary
-from autotune.measurement import median, paired_speedup
-from autotune.workloads import Conv2d, Kernel, Matmul, StepGraph, random_inputs
-from autotune.workloads.graph import Task, tasks
 
 BLOCKS = 7
 _SEED = 1

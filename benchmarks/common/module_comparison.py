@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.bars import QUICK_TRIALS, Report
-from common.interleaved import Turn, interleaved_blocks
-from common.module_step import Arrays, ModuleSide, given_masks, in_own_shapes, module_peak
-from common.pytorch import torch
-
 from autotune.compiler.step.step import StepSession, open_step
 from autotune.compiler.step.tuned_runs import step_runs
 from autotune.compiler.target.host import kernel_threads
 from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import read_run
 from autotune.workloads import StepForm, StepGraph, TrainingStep, generated_feeds
+from common.bars import QUICK_TRIALS, Report
+from common.interleaved import Turn, interleaved_blocks
+from common.module_step import Arrays, ModuleSide, given_masks, in_own_shapes, module_peak
+from common.pytorch import torch
 
 LOSS_STEPS = 20
 BLOCKS = 12

@@ -17,12 +17,12 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from common.pytorch import torch
 from numpy.typing import NDArray
 
 from autotune.compiler.step.step_worker import HighWater
 from autotune.workloads import StepGraph, TrainingStep, generated_feeds
 from autotune.workloads.capture import ModuleStep
+from common.pytorch import torch
 
 Arrays = Mapping[str, NDArray[Any]]
 STEPS = 4

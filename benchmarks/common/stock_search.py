@@ -23,8 +23,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from common.board import Board
-
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.programs.candidate import Candidate
 from autotune.compiler.rules.rules import no_tensor_intrinsics
@@ -40,6 +38,7 @@ from autotune.measurement import Outcome
 from autotune.records.folder import write_json
 from autotune.workloads import Kernel, parse_kernel
 from autotune.workloads.graph import Task
+from common.board import Board
 
 ROUND = 64
 _SEED = 1

@@ -6,10 +6,9 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from common.pytorch import torch
-
 from autotune.workloads import Conv2d, Kernel, Matmul
 from autotune.workloads.operators import Bmm
+from common.pytorch import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # <malloc.h>
 _DEFAULT_TRIM, _DEFAULT_MMAPS = 128 * 1024, 65536

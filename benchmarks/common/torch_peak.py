@@ -8,11 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common.pytorch import torch
-
 from autotune.compiler.step.step_worker import HighWater
 from autotune.workloads import StepBuilder, build_model, initial_values
 from autotune.workloads.capture.torch_step import TorchStep
+from common.pytorch import torch
 
 STEPS = 4
 

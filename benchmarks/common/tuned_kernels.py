@@ -11,11 +11,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common.interleaved import Turn, turn_of
 
 from autotune.compiler.target.host import runtime_environment
 from autotune.compiler.workers.workers import Message, Worker, serve
 from autotune.workloads import Kernel, parse_kernel, random_inputs
+from common.interleaved import Turn, turn_of
 
 if TYPE_CHECKING:
     from autotune.compiler.step.step_library import StepLibrary

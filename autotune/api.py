@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from autotune.console import stderr_log
 from autotune.errors import UsageError, pip_install
 from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
 from autotune.jobs.provenance import RunInterrupted
 from autotune.jobs.requests import (
+    ExportOptions,
+    KernelsOptions,
     KernelsRequest,
+    SearchOptions,
     SearchRequest,
+    StepOptions,
     StepRequest,
     checked_callbacks,
     checked_fields,
@@ -76,21 +80,23 @@ class KernelsResult:
         return _frame(self.content["tasks"])
 
     def export(
-        self, out: str | Path, *, format: Literal["tvm", "c", "opencl"] = "tvm", **options: Any
+        self,
+        out: str | Path,
+        *,
+        format: Literal["tvm", "c", "opencl"] = "tvm",
+        **options: Unpack[ExportOptions],
     ) -> ExportResult:
         """Writes the kernels as a library.
 
         Args:
             out: Folder to make.
             format: Format of the library.
-            options: Further fields of `ExportRequest`, such as `name` and `platform`.
+            options: See `ExportOptions`, such as `name` and `platform`.
 
         Raises:
             UsageError: An option is invalid, or the kernels were measured on a stand-in.
         """
-        known_options(
-            options, _own_fields(ExportRequest, {"out", "runs", "plans", "moved", "format"})
-        )
+        known_options(options, ExportOptions)
         given = checked_fields(ExportRequest, {"out": out, "format": format, **options})
         return export(ExportRequest(runs=(self.path,), **given))
 
@@ -143,7 +149,7 @@ def tune_kernels(
     logs: str | Path = "logs",
     callbacks: Sequence[Callback] = (),
     run_step: bool = True,
-    **options: Any,
+    **options: Unpack[KernelsOptions],
 ) -> KernelsResult:
     """Tunes the kernels of a training step, or of one operator; see `autotune kernels --help`.
 
@@ -158,8 +164,8 @@ def tune_kernels(
         logs: Folder that the run's folder is made in.
         callbacks: Functions that are called with each event that the run records.
         run_step: Whether the step is run and measured at the end, if this machine can run it.
-        options: Further fields of `KernelsRequest`, such as `role` of an operator, `tracker`, `key`, `records` and
-            `seed`, and of `StepRequest`, such as `classes` and `layout`.
+        options: See `KernelsOptions`, such as `role` of an operator, `tracker`, `key`, `records`, `seed` and
+            `layout`.
 
     Raises:
         UsageError: An option is invalid.
@@ -170,11 +176,10 @@ def tune_kernels(
         >>> result = autotune.tune_kernels("lenet", batch=4, trials=64)  # doctest: +SKIP
         >>> result.to_frame()[["name", "speedup"]]  # doctest: +SKIP
     """
-    own = _own_fields(KernelsRequest, {"step", "op", "target", "trials"})
-    known_options(options, (*own, *_STEP_FIELDS))
-    of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
+    known_options(options, KernelsOptions)
+    of_step, own = _divided(options)
     listeners = checked_callbacks(callbacks)
-    given = checked_fields(KernelsRequest, {"target": target, "trials": trials, **options})
+    given = checked_fields(KernelsRequest, {"target": target, "trials": trials, **own})
     step = op = None
     if _is_operator(model_or_op):
         op = model_or_op
@@ -205,7 +210,7 @@ def cpu_config(
     trials: int | None = None,
     logs: str | Path = "logs",
     callbacks: Sequence[Callback] = (),
-    **options: Any,
+    **options: Unpack[SearchOptions],
 ) -> SearchResult:
     """Finds the best cores, threads and clocks for an objective; see `autotune cpu-config --help`.
 
@@ -217,7 +222,7 @@ def cpu_config(
         trials: Configurations to measure; 40 by default.
         logs: Folder that the run's folder is made in.
         callbacks: Functions that are called with each event that the run records.
-        options: Further fields of `SearchRequest`, such as `device`, `emulate`, `deadline` and `meter`.
+        options: See `SearchOptions`, such as `device`, `emulate`, `deadline` and `meter`.
 
     Raises:
         UsageError: An option is invalid.
@@ -236,7 +241,7 @@ def joint(
     trials: int | None = None,
     logs: str | Path = "logs",
     callbacks: Sequence[Callback] = (),
-    **options: Any,
+    **options: Unpack[SearchOptions],
 ) -> SearchResult:
     """Finds schedules, cores, threads and clocks together; see `autotune joint --help`, and `cpu_config`."""
     return _searched(True, model, objective, runs, batch, trials, logs, callbacks, options)
@@ -274,12 +279,13 @@ def _run_here() -> Iterator[None]:
         raise KeyboardInterrupt(str(stopped)) from stopped
 
 
-_STEP_FIELDS = ("classes", "micro_batch", "recompute", "layout", "train")
-
-
-def _own_fields(kind: type[Any], others: set[str]) -> tuple[str, ...]:
-    """Names of a request's fields, without those that are given in another way."""
-    return tuple(one.name for one in fields(kind) if one.name not in others)
+def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the options of a step, and the others."""
+    of_step = StepOptions.__annotations__
+    return (
+        {name: value for name, value in options.items() if name in of_step},
+        {name: value for name, value in options.items() if name not in of_step},
+    )
 
 
 def _folder(logs: object) -> Path:
@@ -331,14 +337,14 @@ def _searched(
     trials: int | None,
     logs: str | Path,
     callbacks: Sequence[Callback],
-    options: dict[str, Any],
+    options: SearchOptions,
 ) -> SearchResult:
-    own = _own_fields(SearchRequest, {"joint", "objective", "step", "trials"})
-    known_options(options, (*own, *_STEP_FIELDS, "optimizer", "input_shape"))
-    of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
-    optimizer, shape = options.pop("optimizer", None), options.pop("input_shape", None)
+    known_options(options, SearchOptions)
+    of_step, own = _divided(options)
+    optimizer, shape = own.pop("optimizer", None), own.pop("input_shape", None)
+    own["model"] = own.pop("model_start", None)
     given = checked_fields(
-        SearchRequest, {"objective": objective, "trials": trials, **_as_text(options)}
+        SearchRequest, {"objective": objective, "trials": trials, **_as_text(own)}
     )
     listeners = checked_callbacks(callbacks)
     some = runs if isinstance(runs, list | tuple) else (runs,)

@@ -1,8 +1,7 @@
-"""What compiles, measures and searches with TVM: the one room that imports it.
+"""Compiles, measures and searches with TVM. No other room imports TVM.
 
-TVM imports PyTorch wherever it is installed, for tensors that go from one to the other. That takes seconds of every
-process, and TVM gets arrays of NumPy from us: it is imported as if there were no PyTorch, unless that has been
-imported before.
+Importing TVM would import PyTorch where it is installed, which takes seconds. TVM only gets arrays of NumPy here.
+So this package hides PyTorch during that import, unless PyTorch is already imported.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Outcomes of measurements and the statistics over them."""
+"""Measurements of kernels and steps: conditions, observation, energy, outcomes, and the statistics over them."""
 
 import lazy_loader
 

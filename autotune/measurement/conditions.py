@@ -150,7 +150,7 @@ def wait_until_unthrottled(
         StableDeviceError: Something is still throttled at the limit.
     """
     waited = 0.0
-    with waiting(f"{device.serial} to throttle no longer, {limit_s:.0f} s at most"):
+    with waiting(f"{device.serial} to stop throttling, {limit_s:.0f} s at most"):
         while told := throttled(thermal_status(device, info)) or capped(device, info, setting):
             if waited >= limit_s:
                 raise StableDeviceError(

@@ -161,7 +161,7 @@ def not_above_idle(joules: Joules, idle_w: float) -> str:
         )
     return (
         f"the meter reads less while the workload runs ({idle_w + joules.watts:.3g} W) than when idle "
-        f"({idle_w:.3g} W): is its sign turned?"
+        f"({idle_w:.3g} W): check the sign of its readings"
     )
 
 

@@ -199,7 +199,7 @@ def check(source: str) -> None:
     Raises:
         UsageError: It is not a source.
     """
-    hint = "give csv:FILE, a file or FIFO that another program writes to, or csv:tcp://HOST:PORT"
+    hint = "give csv:FILE, a file, FIFO or serial line that another program writes to, or csv:tcp://HOST:PORT"
     if not source or source == "-":
         raise UsageError("--meter csv: needs a source other than the standard input", hint=hint)
     if "://" in source:
@@ -315,8 +315,8 @@ class Stream:
         if behind_s and not self._clock_told:
             self._clock_told = True
             LOGGER.warning(
-                "--meter csv: %s: its stamps are another clock's, %.1f s %s this host's: the quickest line is "
-                "taken to have come at once",
+                "--meter csv: %s: its time stamps are %.1f s %s this host's clock: the fastest line is taken as "
+                "having had no delay",
                 self.source,
                 abs(behind_s),
                 "behind" if behind_s > 0 else "ahead of",

@@ -255,7 +255,7 @@ class Watched:
     def _help(self, step: int, device: Device, servers: DeviceServers) -> None:
         """Tries the next recovery step; see the class."""
         if step > 2:
-            self._say("lost", self._message or "nothing helped; trying on")
+            self._say("lost", self._message or "all recovery steps failed; trying again")
             step = 1 + step % 2 if self._allow_reboot else step % 2
         if step == 0:
             self._try("restarting", lambda: self._restart(servers))

@@ -1,6 +1,7 @@
 """The workloads to tune: operators, kernels, models and whole training steps, as plain data.
 
-This package imports only numpy, scipy and the standard library. ``capture`` imports torch, when it is called.
+It imports numpy, scipy and the standard library. ``capture`` imports torch when it is called, and the program that
+tokenises texts imports tokenizers.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Device servers of emulated devices in this process: what a tracker would hear, and sessions that measure.
+"""Device servers of emulated devices in this process: their reports to a tracker, and sessions that measure.
 
 They replace the real server and TVM's RPC. Everything else is the project's own: deployment, watch, runner, journal
 and run folder. Times are those of the device's model.

@@ -1,4 +1,4 @@
-"""Phones of foreign physics for benchmarks/cpu_config.py: the search's models do not have their form.
+"""Phones for benchmarks/cpu_config.py whose physics differs from the search's models.
 
 They share no code with `autotune/emulator` or `autotune/studies/models/physics.py`, and the search was not adjusted
 to them. Their constants are invented, but plausible in size. They differ from the search's models as follows:

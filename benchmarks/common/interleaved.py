@@ -1,4 +1,4 @@
-"""Times sides that compute the same in interleaved turns, such as exported libraries of tuned kernels."""
+"""Times programs that compute the same in interleaved blocks, such as exported libraries of tuned kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that are forked from one which has imported TVM and the OpenCL runtime, and has opened no device."""
+"""Forks processes from one that has imported TVM and the OpenCL runtime. It has opened no device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of kernels on an OpenCL GPU, with the sketches that there are of them."""
+"""Matrix products on an OpenCL GPU, with their schedule sketches."""
 
 from __future__ import annotations
 

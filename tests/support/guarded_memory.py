@@ -1,4 +1,4 @@
-"""Runs kernels on operands that end, and begin, beside memory that may not be read; a process of its own.
+"""Runs kernels on operands with unreadable pages before and behind them, in a separate process.
 
 The arguments are texts of described kernels. Each is named before it runs, plain and then scheduled.
 """

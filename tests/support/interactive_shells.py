@@ -1,4 +1,4 @@
-"""An interactive shell on a terminal, and what stands on its line after some keys."""
+"""An interactive shell on a terminal, and its command line after given key presses."""
 
 import os
 import pty

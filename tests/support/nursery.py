@@ -1,7 +1,7 @@
-"""Starts workers that need TVM by forking a process which has imported it.
+"""Forks workers that need TVM from a process that has already imported it.
 
-To import TVM takes each worker more than a second, and most have less than that to do. A fork is a process as any
-other, with its own environment, session, output and signals. It ends when the process ends that wants it.
+Importing TVM takes over a second for each worker. A fork is a normal process: it has its own environment, session,
+output and signals. It ends when the process that requested it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OpenCL libraries with the ways of other drivers; see `tests/data/opencl_driver.c`."""
+"""OpenCL libraries that imitate other drivers; see `tests/data/opencl_driver.c`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs `autotune` in processes that are forked from one which has imported everything.
 
-To import TVM and the rest takes each command two seconds, more than most of them have to do. A fork has a process
-of its own as any command has, with its own environment, folder, signals and exit code.
+Importing TVM and the rest takes two seconds for each command. A fork is a normal process: it has its own
+environment, folder, signals and exit code.
 
 Run as a program, this is the process that is forked: it takes requests over the socket that is its first argument.
 Over the second it forks workers for the tests' own process.

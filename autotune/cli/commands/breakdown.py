@@ -79,7 +79,7 @@ def breakdown(
     stand_in = f", a STAND-IN for {result.target}" if result.stand_in else ""
     write_text(f"{time_text(total / 1e3)} of kernels in a step, as tuned on {device}{stand_in}")
     if untimed:
-        write_text(f"left out, for want of a valid time: {', '.join(untimed)}")
+        write_text(f"left out (no valid time): {', '.join(untimed)}")
     print()
     write_table(
         _columns("role"),

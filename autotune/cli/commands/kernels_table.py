@@ -91,7 +91,7 @@ def show(result: Result, notice: str | None) -> None:
         if task.default_failure:
             write_text(f"{name}: no untuned time: {task.default_failure}")
         if task.doubt:
-            write_text(f"{name}: ratios hold, times are in doubt: {task.doubt}")
+            write_text(f"{name}: speed-ups are valid, absolute times may be wrong: {task.doubt}")
     if notice:
         write_text(notice)
 
@@ -150,8 +150,8 @@ def show_measured(found: dict[str, Any]) -> None:
             write_text(f"  not measured: {name}: {found['left_out'].get(side, '')}")
     if (used := found.get("others_used", 0.0)) > _BUSY:
         write_text(
-            f"  other programs used {100 * used:.0f} % of this machine's processors: times are too long, and those "
-            "of PyTorch the most, since its threads wait actively; measure again on a quiet machine"
+            f"  other programs used {100 * used:.0f} % of this machine's processors: times are too long, "
+            "PyTorch's most of all (its threads spin while they wait); measure again on a quiet machine"
         )
 
 

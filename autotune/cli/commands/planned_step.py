@@ -48,7 +48,7 @@ def _show(result: dict[str, Any]) -> None:
     rows = []
     for name, word in (
         ("measured", "the plan"),
-        ("planned", "as the search had it"),
+        ("planned", "in the search"),
         ("system", "the default cores and clocks"),
     ):
         if (found := result[name]) is None:

@@ -363,7 +363,7 @@ def diff(
         print(f"{name} is better in {sum(row.better == side for row in both)} of {len(both)}")
     if not comparable:
         print(
-            "A and B were not measured on the same devices, cores and versions; only what was is compared"
+            "A and B have databases of different devices, cores or versions; only common ones are compared"
         )
     _tell_merge(a, b, comparable)
 

@@ -130,7 +130,7 @@ def _kind(found: Run) -> tuple[Kind, str]:
     kind = kind_of(found.about)
     if kind is None:
         raise UsageError(
-            f"{found.path} is of no command that is known here",
+            f"{found.path} is not a run of a known command",
             hint="give a run of kernels, joint, cpu-config or profile",
         )
     return kind, _unfinished(found, kind) if found.result is None else ""

@@ -88,7 +88,7 @@ def _limits_text(target: TargetSpec, limits: Limits | None) -> str:
         cores = dict(target.tvm).get("num-cores")
         return f"{cores} cores" if cores else "this host's cores"
     local = f"{limits.max_local_memory_bytes / 1024:g} KiB local memory"
-    return f"asked from the device; without one {limits.max_threads_per_block} work-items, {local}"
+    return f"read from the device; without one {limits.max_threads_per_block} work-items, {local}"
 
 
 def _value_text(value: object) -> str:

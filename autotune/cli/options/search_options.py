@@ -65,8 +65,8 @@ Meter = Annotated[
     str | None,
     typer.Option(
         autocompletion=completion.meters,
-        help="auto, none, odpm, hwmon, iio, rapl, battery, nvml, or csv:SOURCE: a file, a FIFO or "
-        "tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]",
+        help="auto, none, odpm, hwmon, iio, rapl, battery, nvml, or csv:SOURCE: a file, a FIFO, a "
+        "serial line or tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]",
     ),
 ]
 Blocks = Annotated[

@@ -1,4 +1,4 @@
-"""Formulations of the training operators, with one file per operator and role."""
+"""Formulations of the training operators, by operator or by method."""
 
 import lazy_loader
 

@@ -30,7 +30,7 @@ _NEGLIGIBLE = 0.0005
 _FROM_EACH = 2
 _VARIANTS = 3
 
-LaneOf = Callable[[Kernel, str], FormulationSearch]
+SearchOf = Callable[[Kernel, str], FormulationSearch]
 Report = Callable[[int, str], None]
 
 
@@ -45,12 +45,12 @@ class WarmStart:
 
     Args:
         experiences: Knowledge from records.
-        lane_of: Makes a search that shares the run's cost model, for a kernel that is not the run's own.
+        search_of: Makes a search that shares the run's cost model, for a kernel that is not the run's own.
     """
 
-    def __init__(self, experiences: Experiences, lane_of: LaneOf) -> None:
+    def __init__(self, experiences: Experiences, search_of: SearchOf) -> None:
         self._experiences = experiences
-        self._lane_of = lane_of
+        self._search_of = search_of
         self._recalled: dict[tuple[str, str], list[Candidate]] = {}
         self.taught: dict[str, int] = {}
         """Number of schedules of other kernels that each rule's cost model has learnt from."""
@@ -145,7 +145,7 @@ class WarmStart:
     def _separate_searcher(self, kernel: Kernel, formulation: str) -> FormulationSearch | None:
         """Returns a search of a kernel that is not the run's own; None if this version, or the space, has none."""
         try:
-            return self._lane_of(kernel, formulation)
+            return self._search_of(kernel, formulation)
         except UsageError:
             return None
 

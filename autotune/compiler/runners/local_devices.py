@@ -105,7 +105,7 @@ def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None
     if device.kind.startswith("rpc"):
         return f"STAND-IN: key '{device.name}' is no {target.name} device but {device.driver}"
     how = (
-        "emulated by qemu-user; its times say nothing of a phone"
+        "emulated by qemu-user; its times are not those of a phone"
         if device.kind == "qemu-user"
         else ("this machine's OpenCL device" if device.kind == "opencl" else "this host")
     )

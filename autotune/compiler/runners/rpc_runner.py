@@ -193,7 +193,9 @@ class RpcRunner:
                     if self._ends.blame(candidate, lost):
                         continue
             failures += 1
-            LOGGER.warning("%s: session lost, not by its candidate (%s); again", serial, reason)
+            LOGGER.warning(
+                "%s: session lost, not by its candidate (%s); measuring again", serial, reason
+            )
             if failures >= _LINK_FAILURES:
                 raise SessionLost(
                     f"the link to the device was lost {failures} times", timed_out=False, serial=serial

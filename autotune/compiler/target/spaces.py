@@ -183,8 +183,8 @@ class ImplicitGemm(ByGroups):
     )
     thin: NonNegativeInt = Field(
         default=0,
-        description="Beside no more rows than this, columns may go straight into registers: few multiply-adds need "
-        "each of their elements.",
+        description="Up to this many rows, columns may be loaded straight into registers, since few multiply-adds "
+        "need each of their elements.",
     )
     pipelined: Flags = Field(
         default=(False, True),
@@ -450,7 +450,7 @@ class Mutations(FromOutside):
 class Limits(FromOutside):
     """What a work-group may use on an OpenCL device, and what that has; every candidate is checked against it.
 
-    It is asked from the device. What is given in a file makes it narrower; the defaults are what any GPU has.
+    It is read from the device. A file can make it narrower; the defaults are what any GPU has.
     """
 
     max_threads_per_block: PositiveInt = 256
@@ -465,7 +465,7 @@ class Limits(FromOutside):
     sub_group_size: PositiveInt = Field(
         default=1,
         description="Work-items that run in lockstep: products, windows and images of few channels are cut into "
-        "work-groups of no fewer, products into multiples of them. What has fewer runs all the same.",
+        "work-groups of no fewer, products into multiples of them. Kernels with fewer work-items still run.",
     )
     vector_width: PositiveInt = Field(default=4, description="Native width of a float vector.")
     image2d_max: tuple[NonNegativeInt, NonNegativeInt] = Field(
@@ -616,7 +616,7 @@ class Search(FromOutside):
         default=0.25,
         ge=0,
         le=1,
-        description="More than that, where the budget allows: this share of an equal share of all trials.",
+        description="Trials of each formulation as a share of an equal share of all trials, where that is more.",
     )
     warmup_trials_memory_bound: Times = 2
     outlook: dict[str, PositiveFloat] = Field(
@@ -632,7 +632,7 @@ class Search(FromOutside):
         default=0, description="The same for the bytes a kernel reads and writes; both must hold."
     )
     model_warmup: NonNegativeInt = Field(
-        default=24, description="Measurements the cost model needs before its word counts."
+        default=24, description="Measurements that the cost model needs before it is used."
     )
 
 
@@ -687,7 +687,7 @@ class Space(FromOutside):
     )
     limits: Limits | None = Field(
         default=None,
-        description="OpenCL: narrower limits than the device tells, or any GPU has where none is asked.",
+        description="OpenCL: narrower limits than those of the device, or of any GPU without a device.",
     )
     compile: Compile = Compile()
     search: Search = Search()

@@ -40,7 +40,8 @@ def chosen_cores(
             raise UsageError("--emulate and --tracker exclude each other", hint="give one of them")
         if not target.triple:
             raise UsageError(
-                f"--emulate {emulate} is no --target {target.name}", hint="give --target arm-cpu"
+                f"--emulate {emulate} does not go with --target {target.name}",
+                hint="give --target arm-cpu",
             )
         from autotune.devices import probe
         from autotune.emulator.device import EmulatedDevice

@@ -10,6 +10,7 @@ from .defaults import (
 from .from_python import checked_callbacks, checked_fields, checked_shape, known_options
 from .kernels import KernelsRequest, ResolvedRequest, load_own, positive
 from .points import point_of
+from .python_options import ExportOptions, KernelsOptions, SearchOptions, StepOptions
 from .search import SearchRequest
 from .step import (
     GIVE,
@@ -29,11 +30,13 @@ __all__ = [
     "checked_fields",
     "checked_shape",
     "DEFAULT_BATCH",
+    "ExportOptions",
     "GIVE",
     "is_allowed",
     "is_text",
     "JOINT_TRIALS",
     "KERNEL_TRIALS",
+    "KernelsOptions",
     "KernelsRequest",
     "LARGEST",
     "known_options",
@@ -47,8 +50,10 @@ __all__ = [
     "requested_step",
     "ResolvedRequest",
     "SEARCH_TRIALS",
+    "SearchOptions",
     "SearchRequest",
     "SEED",
     "step_feeds",
+    "StepOptions",
     "StepRequest",
 ]

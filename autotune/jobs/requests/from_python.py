@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -31,12 +31,17 @@ def checked_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def known_options(options: Mapping[str, Any], known: Sequence[str]) -> None:
+def known_options(options: Mapping[str, Any], kind: type[Any]) -> None:
     """Refuses names that are not known.
 
+    Args:
+        options: Options by name.
+        kind: The `TypedDict` of the known ones.
+
     Raises:
-        UsageError: A name is not.
+        UsageError: A name is not known.
     """
+    known = list(get_type_hints(kind))
     for name in options:
         if name not in known:
             raise UsageError(f"{name} is not an option", hint=choices(name, known, "options:"))

@@ -134,7 +134,7 @@ def check_allowed(holder: Path, names: Iterable[str | None]) -> None:
     for name in names:
         if name is not None and not is_allowed(name):
             raise UsageError(
-                f"{holder} names what was not used on this machine before: {name}",
+                f"{holder} uses {name}, which is not trusted on this machine",
                 hint=f"look at it; to let it be used: autotune trust {holder}",
             )
 

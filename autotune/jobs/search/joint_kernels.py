@@ -42,7 +42,7 @@ def kernels_first(
     emulate = search.emulate
     if emulate is None and chosen.device.kind != LocalDevice.kind:
         raise UsageError(
-            "--run says which runs have tuned the step's kernels: for phones and boards, that takes a tracker",
+            "--run is missing: kernels for phones and boards are tuned through a tracker first",
             hint="autotune tracker up, then autotune kernels --target arm-cpu --tracker 127.0.0.1:9190 --key KEY",
         )
     target = targets.find("cpu" if emulate is None else "arm-cpu")

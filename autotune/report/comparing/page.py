@@ -48,7 +48,7 @@ def compare_page(found: Mapping[str, Any], first: Run, second: Run, command: str
     sections = [
         ("The runs", _runs(found, command)),
         *of_kind(found, (first, second)),
-        ("What differs in how they were asked", _settings(found["settings"])),
+        ("Differences in the requests", _settings(found["settings"])),
         ("The data", download("comparison.json", dict(found))),
     ]
     batch = f", batch {found['batch']}" if found["batch"] else ""

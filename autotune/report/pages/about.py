@@ -61,7 +61,7 @@ def asked(
     data = download("run.json", dict(about))
     if result is not None:
         data += download("result.json", dict(result))
-    return "How it was asked, and the data", html + "".join(links) + data
+    return "Request and data", html + "".join(links) + data
 
 
 def _described(device: Mapping[str, Any]) -> str:

@@ -134,9 +134,8 @@ def _step(result: Result, content: Mapping[str, Any]) -> str:
         html += f"<p>Drift: {escape(str(drift))}; the final benchmark compares trials from both sides.</p>"
     for task in result.tasks:
         if task.doubt:
-            html += (
-                f"<p>{escape(task.name)}: ratios hold, times are in doubt: {escape(task.doubt)}</p>"
-            )
+            doubt = f"speed-ups are valid, absolute times may be wrong: {task.doubt}"
+            html += f"<p>{escape(task.name)}: {escape(doubt)}</p>"
     return html
 
 

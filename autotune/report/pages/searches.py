@@ -122,8 +122,8 @@ def _volume(x: Axis, named: Sequence[tuple[str, Sequence[tuple[float, Figures]],
         series.append(Series.best_so_far(name, points, last, higher=True))
     y = Axis("% of the largest hypervolume", 0.0, 105.0)
     return charts.lines("Hypervolume of the front so far", x, y, series) + (
-        "<p>The area that the front dominates, below a tenth more than the slowest and the most hungry that was "
-        "measured.</p>"
+        "<p>The area that the front dominates. The reference point is 10 % above the largest measured time and "
+        "energy.</p>"
     )
 
 

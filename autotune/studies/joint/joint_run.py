@@ -148,7 +148,7 @@ class JointRun:
         if self._sequential is None:
             return JointOutcome(outcome, None, placement)
         self._progress.notice(
-            "and now as many steps with the kernels that their own runs found fastest"
+            "comparison: the same number of steps with the kernels that their runs found fastest"
         )
         other = self._search(
             self._sequential.study,

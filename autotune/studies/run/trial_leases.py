@@ -118,7 +118,7 @@ class TrialLeases:
             if t.state == TrialState.RUNNING and not self._alive(t)
         ]
         for trial in crashed:
-            LOGGER.warning("trial %d was lost with its process: again", trial.number)
+            LOGGER.warning("trial %d was lost with its process: measuring again", trial.number)
             self.give_back(trial.number)
         return len(crashed)
 

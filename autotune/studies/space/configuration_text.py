@@ -107,7 +107,7 @@ def placement_texts(found: Mapping[str, Any]) -> list[str]:
     told += _places_texts(found["places"])
     if (again := found.get("again")) is not None:
         last = _with_threads(again["configuration"])
-        told.append(f"then in turns with that CPU alone, what turned out best in the end: {last}")
+        told.append(f"then compared with that CPU alone in interleaved blocks: {last}")
         told += _places_texts(again["places"])
     if found["stand_in"]:
         told.append("STAND-IN: OpenCL's device here is not a GPU; these are not a phone's figures")

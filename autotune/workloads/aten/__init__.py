@@ -1,6 +1,6 @@
 """Whole training steps of PyTorch as graphs of ATen operators, and how these become step graphs.
 
-``trace`` is the only module here that uses PyTorch. What it gives is plain data: forward, loss and backward.
+No module here uses PyTorch. `workloads.capture` traces a step into the plain data that these read.
 """
 
 import lazy_loader

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from command import autotune as command
 import autotune
 from autotune import waits
 from autotune.errors import pip_install
+from autotune.jobs import requests
+from autotune.jobs.kernels import ExportRequest
 from autotune.workloads import training_step
 
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
@@ -144,6 +147,29 @@ def test_the_exported_names_are_these() -> None:
     ]  # fmt: skip
     for name in autotune.__all__:
         assert hasattr(autotune, name)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("options", "request_of", "given_otherwise"),
+    [
+        (requests.KernelsOptions, requests.KernelsRequest, {"step", "op", "target", "trials"}),
+        (requests.SearchOptions, requests.SearchRequest, {"joint", "objective", "step", "trials"}),
+        (requests.ExportOptions, ExportRequest, {"out", "runs", "plans", "moved", "format"}),
+    ],
+)
+def test_options_are_the_fields_of_their_request(
+    options: type, request_of: type, given_otherwise: set[str]
+) -> None:
+    named = set(get_type_hints(options)) - set(get_type_hints(requests.StepOptions))
+    named -= {"optimizer", "input_shape"}  # of a step
+    renamed = {"model_start": "model"}
+    assert {renamed.get(name, name) for name in named} == {
+        one.name for one in fields(request_of) if one.name not in given_otherwise
+    }
+    assert set(get_type_hints(requests.StepOptions)) <= {
+        one.name for one in fields(requests.StepRequest)
+    }
 
 
 @pytest.mark.quick

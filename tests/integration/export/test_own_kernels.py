@@ -182,7 +182,7 @@ def test_code_of_a_run_from_elsewhere_is_not_run(
     ):  # fmt: skip
         refused = autotune_here(*words)
         assert refused.returncode == 2
-        assert "names what was not used on this machine before" in refused.stderr
+        assert "which is not trusted on this machine" in refused.stderr
         assert f"autotune trust {result.path}" in refused.stderr
     shown = autotune_here("records", "show", result.path)
     assert shown.returncode == 0, shown.stderr

@@ -159,7 +159,7 @@ def test_a_resumed_run_of_one_s_own_model_measures_it_where_that_is_allowed(
     elsewhere = str(tmp_path / "elsewhere")
     found, told = resumed(run, XDG_STATE_HOME=elsewhere)
     assert found["measured_step"] is None
-    assert f"names what was not used on this machine before: {net}:make" in told
+    assert f"uses {net}:make, which is not trusted on this machine" in told
     assert f"autotune trust {run}" in told
     assert f"next: autotune report {run}" in told
     assert autotune("trust", run, XDG_STATE_HOME=elsewhere).returncode == 0

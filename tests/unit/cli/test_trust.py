@@ -45,7 +45,7 @@ def test_a_run_from_elsewhere_does_not_run_its_command_until_it_is_allowed(
     ):
         assert main(words) == 2
         told = capsys.readouterr().err
-        assert f"names what was not used on this machine before: {COMMAND}" in told
+        assert f"uses {COMMAND}, which is not trusted on this machine" in told
         assert f"autotune trust {run}" in told
     assert (run / "events.jsonl").read_bytes() == events
     assert main(["trust", str(run)]) == 0

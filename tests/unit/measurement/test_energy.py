@@ -90,7 +90,7 @@ def test_a_meter_whose_sign_is_turned_gives_no_joules() -> None:
     found = measured(around(-IDLE_W), around(-BUSY_W, 60), around(-IDLE_W))
     assert found.joules is None
     assert "reads less while the workload runs (-15 W) than when idle (-5 W)" in found.marks[0]
-    assert "is its sign turned?" in found.marks[0]
+    assert "check the sign of its readings" in found.marks[0]
 
 
 def test_joules_within_their_uncertainty_are_none() -> None:

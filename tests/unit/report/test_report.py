@@ -260,7 +260,7 @@ def run_folder(path: Path, request: dict[str, Any], events: list[dict[str, Any]]
 
 
 def test_other_runs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="of no command that is known"):
+    with pytest.raises(UsageError, match="not a run of a known command"):
         report(run_folder(tmp_path / "other", {}, []))
     with pytest.raises(UsageError, match="no run at"):
         report(tmp_path)

@@ -89,7 +89,7 @@ def trials_until(run_folder: Path, seconds: float) -> int:
     return len(trials) + 1
 
 
-def duels(
+def interleaved_processes(
     kernel: Kernel, sides: Mapping[str, tuple[Path, str]], *, quick: bool
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Returns each side's seconds in interleaved blocks of several processes, and its largest error."""
@@ -115,10 +115,10 @@ def compare(
             "stock": (runs / "stock" / kernel.name / "stock.so", "main"),
             "ours": (exported(mine, Path(out)), kernel.name),
         }
-        times, errors = duels(kernel, sides, quick=report.quick)
+        times, errors = interleaved_processes(kernel, sides, quick=report.quick)
     speed = paired_speedup(times["stock"], times["ours"], seed=1)
     (task,) = (read_run(mine).result or {})["tasks"]
-    # Relates our winner's time in the search to stock's time in the duel. An untuned winner matches nothing.
+    # Relates our winner's time in the search to stock's interleaved time. An untuned winner matches nothing.
     won = [one for one in read_run(mine).trials() if one["digest"] == task["digest"]]
     seen = min((median(one["samples_s"]) for one in won), default=0.0)
     needed = trials_until(mine, seen * speed.estimate)

@@ -43,7 +43,7 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Windows:
+class EnergyWindows:
     """Records before, during and after a run.
 
     Attributes:
@@ -88,7 +88,7 @@ def idle_power(meter: Meter, observed: Observation, settle_s: float) -> Trace:
     return power(meter, observed).between(observed.begin_s + settle_s, math.inf)
 
 
-def energy(meter: Meter, windows: Windows) -> Energy:
+def energy(meter: Meter, windows: EnergyWindows) -> Energy:
     """Returns the joules of a run above idle, their uncertainty, and problems with them."""
     observed, window = windows.run, (windows.start, windows.end)
     every = (windows.before, observed, windows.after)
@@ -143,7 +143,7 @@ def energy(meter: Meter, windows: Windows) -> Energy:
 
 
 def _in_idle(
-    idle: tuple[Trace, Trace], windows: Windows, check: Callable[[Trace, float, float], str]
+    idle: tuple[Trace, Trace], windows: EnergyWindows, check: Callable[[Trace, float, float], str]
 ) -> list[str]:
     """Returns the findings of a check for those idle windows that are not empty."""
     found = []
@@ -164,7 +164,7 @@ def _one_sided(idle: tuple[Trace, Trace]) -> list[str]:
     ]
 
 
-def _joules(meter: Meter, windows: Windows) -> tuple[Joules, Baseline]:
+def _joules(meter: Meter, windows: EnergyWindows) -> tuple[Joules, Baseline]:
     trace, idle = power(meter, windows.run), _idle(meter, windows)
     step_w = resolution([trace, *idle])
     base = baseline(*idle, step_w)
@@ -181,7 +181,7 @@ def _joules(meter: Meter, windows: Windows) -> tuple[Joules, Baseline]:
     return replace(found, deviation=math.hypot(found.deviation, doubt)), base
 
 
-def _idle(meter: Meter, windows: Windows) -> tuple[Trace, Trace]:
+def _idle(meter: Meter, windows: EnergyWindows) -> tuple[Trace, Trace]:
     """Returns the power of the idle device, before and after."""
     return (
         idle_power(meter, windows.before, windows.settle_s),

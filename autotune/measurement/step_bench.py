@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from autotune.devices import Device, DeviceInfo, Journal, ThermalZone
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
-from autotune.measurement.energy import Energy, Windows, energy
+from autotune.measurement.energy import Energy, EnergyWindows, energy
 from autotune.measurement.observation import Observation, Steps, parted
 from autotune.measurement.observer import Observer, RestartedError, Task
 from autotune.measurement.profile import Calls, StepProfile, calls_of
@@ -289,7 +289,7 @@ class _Seen:
             settle_s, interval_s = protocol.settle_s, protocol.interval_s
             found = energy(
                 bench.meter,
-                Windows(self.before, observed, self.after, settle_s, *window, interval_s),
+                EnergyWindows(self.before, observed, self.after, settle_s, *window, interval_s),
             )
         throttled = any("throttled" in w or " ran at " in w for w in wrong)
         return StepRun(

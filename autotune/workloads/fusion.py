@@ -9,7 +9,7 @@ from autotune.errors import UsageError
 from autotune.workloads.graph import Node, StepGraph
 from autotune.workloads.operators import Add, Expression, Kernel
 
-_Turn = tuple[int, int]
+_Position = tuple[int, int]
 
 
 def fused(graph: StepGraph) -> StepGraph:
@@ -38,9 +38,9 @@ class _Fusion:
 
     def __init__(self, graph: StepGraph) -> None:
         self._loss = graph.loss
-        self._nodes: dict[_Turn, Node] = {}
-        self._maker: dict[str, _Turn] = {}
-        self._readers: dict[str, set[_Turn]] = {}
+        self._nodes: dict[_Position, Node] = {}
+        self._maker: dict[str, _Position] = {}
+        self._readers: dict[str, set[_Position]] = {}
         self._moved = 0
         for at, node in enumerate(_counters_first(graph)):
             self._put((at, 0), node)
@@ -50,19 +50,19 @@ class _Fusion:
             self._join(turn)
         return tuple(self._nodes[turn] for turn in sorted(self._nodes))
 
-    def _put(self, turn: _Turn, node: Node) -> None:
+    def _put(self, turn: _Position, node: Node) -> None:
         self._nodes[turn] = node
         for name in node.outputs:
             self._maker[name] = turn
         for name in node.inputs:
             self._readers.setdefault(name, set()).add(turn)
 
-    def _take(self, turn: _Turn) -> None:
+    def _take(self, turn: _Position) -> None:
         node = self._nodes.pop(turn)
         for name in node.inputs:
             self._readers[name].discard(turn)
 
-    def _join(self, turn: _Turn) -> None:
+    def _join(self, turn: _Position) -> None:
         """Makes an element-wise node the epilogue of its producer, if it can be."""
         for follower, position in _streams(self._nodes[turn]):
             name = follower.inputs[position]
@@ -88,8 +88,8 @@ class _Fusion:
             return
 
     def _after(
-        self, turn: _Turn, follower: Node, made: _Turn, added: Sequence[str]
-    ) -> _Turn | None:
+        self, turn: _Position, follower: Node, made: _Position, added: Sequence[str]
+    ) -> _Position | None:
         """The turn that the joined node follows, or has where it is its producer's; None if it would have to wait.
 
         An update waits for the last other reader of the value that it replaces. Nothing else waits, since waiting

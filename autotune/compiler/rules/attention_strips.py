@@ -29,7 +29,7 @@ _INSIDE = ("peaks", "top", "p", "sums", "total", "some", PRODUCT, *RESULTS)
 """Blocks that end a strip, and all that are computed strip by strip, as `formulations.attention` names them."""
 
 
-class StripsOfScores(PlainTiles):
+class AttentionStripsRule(PlainTiles):
     """The `TileRule` of attention on a CPU.
 
     Args:

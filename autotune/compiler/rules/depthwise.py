@@ -24,7 +24,7 @@ from autotune.compiler.target import Depthwise, Limits
 from autotune.compiler.tiles import WINDOW_DECISIONS, DepthwiseTile, DepthwiseTiles, Window
 
 
-class Windows:
+class DepthwiseRule:
     """The `TileRule` of depthwise convolutions.
 
     Args:

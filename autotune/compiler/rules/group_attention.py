@@ -30,7 +30,7 @@ from autotune.compiler.target import GroupAttention, Limits
 from autotune.compiler.tiles import GROUP_DECISIONS, GroupTile, GroupTiles
 
 
-class StripsOfGroups(PlainTiles):
+class GroupAttentionRule(PlainTiles):
     """The `TileRule` of attention on an OpenCL device.
 
     Args:

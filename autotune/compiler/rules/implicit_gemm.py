@@ -42,7 +42,7 @@ _SIDES = {"row": 1, "column": 2}
 """Values of the `IMAGE` annotation: which operand is read as an image."""
 
 
-class Products:
+class GpuProductsRule:
     """The `TileRule` of products, with one sketch for each way to share the reduction and to overlap loads.
 
     Args:

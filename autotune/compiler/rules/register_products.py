@@ -39,7 +39,7 @@ _THREADS = 8
 """Threads that share what follows a product apart. Fewer threads share it as well."""
 
 
-class RegisterProducts(PlainTiles):
+class RegisterProductsRule(PlainTiles):
     """The `TileRule` of matrix products on a CPU.
 
     Args:

@@ -11,15 +11,15 @@ from typing import Any
 
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.rules import tile_rules
-from autotune.compiler.rules.attention_strips import StripsOfScores
+from autotune.compiler.rules.attention_strips import AttentionStripsRule
 from autotune.compiler.rules.column_reduction import ColumnReductionRule
 from autotune.compiler.rules.concat import ConcatRule
-from autotune.compiler.rules.depthwise import Windows
+from autotune.compiler.rules.depthwise import DepthwiseRule
 from autotune.compiler.rules.few_channels import FewChannelLayers
-from autotune.compiler.rules.group_attention import StripsOfGroups
-from autotune.compiler.rules.implicit_gemm import Products
-from autotune.compiler.rules.register_products import RegisterProducts
-from autotune.compiler.rules.vector_rows import RowsOfPlanes
+from autotune.compiler.rules.group_attention import GroupAttentionRule
+from autotune.compiler.rules.implicit_gemm import GpuProductsRule
+from autotune.compiler.rules.register_products import RegisterProductsRule
+from autotune.compiler.rules.vector_rows import VectorRowsRule
 from autotune.compiler.target import spaces
 from autotune.errors import ToolchainError
 from autotune.workloads.operators import Kernel
@@ -56,22 +56,22 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
     if isinstance(rule, spaces.ColumnReduction):
         return ColumnReductionRule(rule)
     if isinstance(rule, spaces.RegisterProduct):
-        return RegisterProducts(rule)
+        return RegisterProductsRule(rule)
     if isinstance(rule, spaces.AttentionStrips):
-        return StripsOfScores(rule)
+        return AttentionStripsRule(rule)
     if isinstance(rule, spaces.VectorConcat):
         return ConcatRule(rule)
     if isinstance(rule, spaces.VectorRows):
-        return RowsOfPlanes(rule)
+        return VectorRowsRule(rule)
     assert space.limits is not None
     if isinstance(rule, spaces.ImplicitGemm):
-        return Products(rule, space.limits)
+        return GpuProductsRule(rule, space.limits)
     if isinstance(rule, spaces.FewChannels):
         return FewChannelLayers(rule, space.limits)
     if isinstance(rule, spaces.GroupAttention):
-        return StripsOfGroups(rule, space.limits)
+        return GroupAttentionRule(rule, space.limits)
     assert isinstance(rule, spaces.Depthwise)
-    return Windows(rule, space.limits)
+    return DepthwiseRule(rule, space.limits)
 
 
 def cuts(space: spaces.Space, kernel: Kernel, formulation: Formulation) -> bool:

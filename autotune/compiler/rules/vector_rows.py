@@ -15,7 +15,7 @@ from autotune.compiler.target import VectorRows
 from autotune.compiler.tiles import VECTOR_ROW_DECISIONS, Planes, VectorRowTile, VectorRowTiles
 
 
-class RowsOfPlanes(PlainTiles):
+class VectorRowsRule(PlainTiles):
     """The `TileRule` of depthwise convolutions in vector rows.
 
     Args:

@@ -25,7 +25,7 @@ from autotune.compiler.runners.runner import (
     outcome_of,
 )
 from autotune.compiler.runners.session_ends import SessionEnds, SessionLost
-from autotune.compiler.runners.sessions import WAITS, Asked, Sessions, SessionWaits, Tracker
+from autotune.compiler.runners.sessions import WAITS, Sessions, SessionWaits, SessionWorker, Tracker
 from autotune.compiler.runners.stable import USUAL, Limits, StabilityWatch
 from autotune.compiler.target import runtime_environment
 from autotune.compiler.workers import Message, Told, Worker, warn
@@ -65,7 +65,7 @@ class RpcRunner:
         key: str,
         device: DeviceFingerprint,
         *,
-        make: Callable[[], Asked] | None = None,
+        make: Callable[[], SessionWorker] | None = None,
         waits: SessionWaits = WAITS,
         limits: Limits = USUAL,
     ) -> None:

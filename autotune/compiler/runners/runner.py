@@ -202,7 +202,7 @@ class LocalRunner:
     def _measured(self, request: MeasureRequest) -> Outcome:
         self._steady.rest(_HERE, self._look)
         try:
-            answer = self._asked(measurement_message(request), request.timeout_s)
+            answer = self._answer(measurement_message(request), request.timeout_s)
         except WorkerLost as lost:
             outcome = lost_outcome(lost)
         else:
@@ -215,11 +215,11 @@ class LocalRunner:
         def compared(rest: bool = True) -> Comparison:
             if rest:
                 self._steady.rest(_HERE, self._look)
-            return comparison(self._asked(comparison_message(request), COMPARE_TIMEOUT_S))
+            return comparison(self._answer(comparison_message(request), COMPARE_TIMEOUT_S))
 
         return comparison_of(self._steady.hold(compared), lambda: compared(rest=False))
 
-    def _asked(self, message: Message, timeout_s: float) -> Message:
+    def _answer(self, message: Message, timeout_s: float) -> Message:
         before = self._look()
         answer = self._worker.ask_again(message, timeout=timeout_s, told=self.told)
         return {**answer, "conditions": [before.to_json(), self._look().to_json()]}

@@ -47,7 +47,7 @@ class Tracker(Protocol):
         """
 
 
-class Asked(Protocol):
+class SessionWorker(Protocol):
     """Carries requests to a session: a worker process, or an emulated one."""
 
     def ask(self, request: Message, *, timeout: float) -> Message:
@@ -97,7 +97,7 @@ class Session:
         opened_s: When it was opened, by the monotonic clock; None if none is open.
     """
 
-    def __init__(self, worker: Asked, open_s: float) -> None:
+    def __init__(self, worker: SessionWorker, open_s: float) -> None:
         self._worker = worker
         self._open_s = open_s
         self._loaded: Path | None = None
@@ -178,7 +178,7 @@ class Sessions:
         self,
         tracker: Tracker,
         key: str,
-        make: Callable[[], Asked],
+        make: Callable[[], SessionWorker],
         waits: SessionWaits,
         wanted: Callable[[], bool],
     ) -> None:

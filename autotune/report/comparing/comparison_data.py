@@ -189,13 +189,13 @@ def _warnings(first: Run, second: Run) -> list[str]:
         ("trials", "they had trials:"),
         ("cluster", "they are for the clusters"),
     ):
-        values = [_asked(run, name) for run in (first, second)]
+        values = [_requested(run, name) for run in (first, second)]
         if values[0] != values[1]:
             found.append(f"{text} {values[0]} and {values[1]}")
     return found
 
 
-def _asked(run: Run, name: str) -> Any:
+def _requested(run: Run, name: str) -> Any:
     request = run.about["request"]
     if name == "objective":
         # The objective that was really used. A request that left it at its default has none.

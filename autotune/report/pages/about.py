@@ -23,7 +23,7 @@ def emulated_notice(device: Mapping[str, Any]) -> str:
     return emulated_text(told) if told else ""
 
 
-def asked(
+def request_section(
     about: Mapping[str, Any], result: Mapping[str, Any] | None, *links: str
 ) -> tuple[str, str]:
     """Returns the section about the request, the device and the versions, with links to the data.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.report.pages.about import asked, device_name, emulated_notice
+from autotune.report.pages.about import device_name, emulated_notice, request_section
 from autotune.report.pages.html_page import download_table, page, table
 from autotune.report.pages.searches import over_search
 from autotune.report.plots import Axis, Ratio, Series, charts, intervals
@@ -37,7 +37,7 @@ def comparison_page(
         ("Every block", _blocks(names, runs, request["by"])),
         *over_search([{**run, "event": "trial"} for run in runs]),
         ("Every run", _runs(names, runs)),
-        asked(about, result),
+        request_section(about, result),
     ]
     title = f"{names[0]} against {names[1]} by {request['by']} on {device_name(device)}"
     return page(title, [unfinished, emulated_notice(device)], sections)

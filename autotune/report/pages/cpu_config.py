@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.report.pages.about import asked, device_name, emulated_notice
+from autotune.report.pages.about import device_name, emulated_notice, request_section
 from autotune.report.pages.html_page import download, download_table, page, table
 from autotune.report.pages.joint import gained, placement, plan_sections, sequential_trials
 from autotune.report.pages.points import found_points, front_plot, heat_maps
@@ -55,7 +55,7 @@ def cpu_config_page(
         *_repeats(result),
         *_plan(result.get("per_operator")),
         ("Every measurement", _shared(others, trials) + _trials(trials)),
-        asked(about, None if unfinished else result),
+        request_section(about, None if unfinished else result),
     ]
     warnings = [f"Warning: {text}" for text in result.get("warnings", ())]
     what = "Schedules, cores and clocks" if joint else "CPU configuration"

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from autotune.records import Result, TaskResult, step_shares
-from autotune.report.pages.about import asked, device_name
+from autotune.report.pages.about import device_name, request_section
 from autotune.report.pages.conditions import over_run
 from autotune.report.pages.html_page import download_table, facts, page, table
 from autotune.report.pages.kernel_history import DEFAULT, History, histories, step_history
@@ -74,7 +74,7 @@ def kernels_page(
         ("Trials that failed", _failures(events)),
         *_devices(events),
         *over_run(events),
-        asked(about, content, _data(numbered, found)),
+        request_section(about, content, _data(numbered, found)),
     ]
     title = f"Kernels of {about['request'].get('workload')} for {result.target}"
     batch = about["request"].get("batch")

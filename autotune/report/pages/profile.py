@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from autotune.report.pages.about import asked, device_name, emulated_notice
+from autotune.report.pages.about import device_name, emulated_notice, request_section
 from autotune.report.pages.html_page import download, download_table, page, table
 from autotune.report.pages.samples import over_time
 from autotune.report.plots import Axis, Band, Bar, Series, bars, charts, stacked
@@ -44,7 +44,7 @@ def profile_page(
         *_power(result, timeline),
         *(over_time(record, result["device"], "over the run") if record.is_file() else ()),
         ("Every call, the longest first", _calls(result)),
-        asked(about, result, download("power.json", dict(timeline))),
+        request_section(about, result, download("power.json", dict(timeline))),
     ]
     device = result["device"]
     title = f"Profile of {_workload(about)} on {device_name(device)}"

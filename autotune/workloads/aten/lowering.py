@@ -10,7 +10,7 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.workloads.aten.alike import with_common_kernels
 from autotune.workloads.aten.compact import Read, compact
-from autotune.workloads.aten.places import Places
+from autotune.workloads.aten.places import LayerPlaces
 from autotune.workloads.aten.program import Operation, Program, Ref, Source
 from autotune.workloads.aten.storage import Storage, as_stored, axes_of_rank, filter_order
 from autotune.workloads.aten.values import Lazy, Strided, Value, contiguous
@@ -66,7 +66,7 @@ class Lowering(Storage):
         self._program = program
         self._classes = classes
         self._values: dict[Ref, Value] = {}
-        self._places = Places(program)
+        self._places = LayerPlaces(program)
 
     def run(self, operators: Mapping[str, Lower], optimizer: Optimizer) -> StepGraph:
         """Lowers everything.

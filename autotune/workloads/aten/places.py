@@ -8,7 +8,7 @@ from typing import Any
 from autotune.workloads.aten.program import Operation, Program, Ref
 
 
-class Places:
+class LayerPlaces:
     """Names of layers by operation.
 
     Args:

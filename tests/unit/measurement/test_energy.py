@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autotune.measurement.energy import Energy, Windows, energy
+from autotune.measurement.energy import Energy, EnergyWindows, energy
 from autotune.measurement.observation import Line, Observation, Sample
 from autotune.power.channels import Channel, Meter, stream_meter
 
@@ -45,7 +45,7 @@ def measured(
         part if isinstance(part, Observation) else observed(begin, seconds, part)
         for part, begin, seconds in ((before, 0.0, 3.0), (run, 10.0, 6.0), (after, 20.0, 3.0))
     ]
-    return energy(meter, Windows(parts[0], parts[1], parts[2], 0.0, 10.5, 15.5, 0.1))
+    return energy(meter, EnergyWindows(parts[0], parts[1], parts[2], 0.0, 10.5, 15.5, 0.1))
 
 
 def test_joules_are_those_above_idle() -> None:

@@ -117,7 +117,7 @@ def test_speed_is_measured_with_the_shipped_records_and_few_trials(
     training_step = importlib.import_module("training_step")
     commands: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
-    monkeypatch.setattr(training_step, "finished", lambda *_: [tmp_path])
+    monkeypatch.setattr(training_step, "finished", lambda *_: [tmp_path] if commands else [])
     options = argparse.Namespace(runs=None, speed=True)
     training_step.run_of("lenet", bars.Report(quick=False, options=options), tmp_path, 16)
     (command,) = commands

@@ -60,7 +60,7 @@ def test_what_was_changed_in_a_run_is_not_what_was_allowed(
     about["request"]["command"] = "touch /tmp/x; \x1b[2J"
     (run / "run.json").write_text(json.dumps(about))
     assert main(["cpu-config", "--resume", str(run), "--trials", "3"]) == 2
-    assert "before: touch /tmp/x" in capsys.readouterr().err
+    assert "uses touch /tmp/x, which is not trusted" in capsys.readouterr().err
     assert main(["trust", str(run)]) == 0
     assert "\x1b" not in capsys.readouterr().out
 
@@ -74,7 +74,7 @@ def test_a_model_in_a_file_is_allowed_by_its_place(tmp_path: Path) -> None:
     requested_step(mine, None, None, None, None, None, None, None, None)
     assert StepRequest(mine).placed(plan, "").model == mine
     for model in (f"{plan.parent / 'net.py'}:make", f"{tmp_path / 'net.py'}:other", "os:getcwd"):
-        with pytest.raises(UsageError, match="was not used on this machine before") as caught:
+        with pytest.raises(UsageError, match="which is not trusted on this machine") as caught:
             StepRequest(model).placed(plan, "")
         assert caught.value.hint.endswith(f"autotune trust {plan}")
     assert StepRequest("lenet").placed(plan, "").model == "lenet"
@@ -154,7 +154,7 @@ def test_a_package_is_allowed_by_its_place(tmp_path: Path, monkeypatch: pytest.M
     requested_step(model, None, None, None, None, None, None, None, None)
     assert StepRequest(model).placed(plan, "").model == model
     monkeypatch.chdir(tmp_path / "theirs")
-    with pytest.raises(UsageError, match="was not used on this machine before"):
+    with pytest.raises(UsageError, match="which is not trusted on this machine"):
         StepRequest(model).placed(plan, "")
 
 
@@ -173,7 +173,7 @@ def test_boards_and_storages_that_a_run_names_are_not_used_either(
     about["request"] |= named
     (run / "run.json").write_text(json.dumps(about))
     assert main(["cpu-config", "--resume", str(run), "--trials", "3"]) == 2
-    assert "was not used on this machine before" in capsys.readouterr().err
+    assert "which is not trusted on this machine" in capsys.readouterr().err
 
 
 def test_a_tracker_that_a_run_names_is_not_asked(
@@ -184,4 +184,4 @@ def test_a_tracker_that_a_run_names_is_not_asked(
     about["request"]["fleet"] = {"tracker": "192.0.2.1:9190", "key": "phone"}
     (run / "run.json").write_text(json.dumps(about))
     assert main(["kernels", "--resume", str(run)]) == 2
-    assert "before: tracker 192.0.2.1:9190" in capsys.readouterr().err
+    assert "uses tracker 192.0.2.1:9190, which is not trusted" in capsys.readouterr().err

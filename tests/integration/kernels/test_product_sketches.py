@@ -18,7 +18,7 @@ from autotune.compiler.formulations import formulations
 from autotune.compiler.opencl_c.opencl_source import improved_source
 from autotune.compiler.programs.candidate import Candidate
 from autotune.compiler.programs.plain_data import plain
-from autotune.compiler.rules.implicit_gemm import Products
+from autotune.compiler.rules.implicit_gemm import GpuProductsRule
 from autotune.compiler.rules.rules import NO_SCHEDULE, tile_rule
 from autotune.compiler.rules.tile_rules import recorded_tile, tile_of, tiles_of
 from autotune.compiler.search.cost_model import ScheduleRanker
@@ -168,17 +168,17 @@ def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_
 def test_tiles_that_cannot_be_scheduled_are_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sketch = Products.sketch
+    sketch = GpuProductsRule.sketch
     kernel = parse_kernel("matmul:m=64,n=64,k=64", "forward")
     (product,) = formulations(kernel, ["gemm"])
 
     def proposed(*pipelined: bool) -> tuple[FormulationSearch, list[Candidate]]:
-        def some(self: Products, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
+        def some(self: GpuProductsRule, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
             if tile.pipelined in pipelined:
                 raise ValueError("no way to schedule it")
             return sketch(self, sch, block, tiles, tile)
 
-        monkeypatch.setattr(Products, "sketch", some)
+        monkeypatch.setattr(GpuProductsRule, "sketch", some)
         ranker = ScheduleRanker(seed=1, warmup=24)
         searcher = FormulationSearch(
             kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1

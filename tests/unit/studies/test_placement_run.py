@@ -236,7 +236,7 @@ def test_what_turns_out_best_in_the_end_is_set_beside_the_cpu_alone_too() -> Non
     assert placement_texts(unsure)[0].startswith(
         "the step was better on the GPU (6 of its 6 calls), but the final best is not significantly better"
     )
-    assert "with that CPU alone, what turned out best in the end: 2 all" in told[3]
+    assert "compared with that CPU alone in interleaved blocks: 2 all" in told[3]
     assert told[4].startswith("6 calls on the GPU: time: this is 5")
     # Gone on with, none of this is measured again; the study, which was in memory, is.
     again = searched([0.001] * CALLS, kind=Lucky, events=recorded)

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 GIVE = "say where its runs are with --run"
 PUT_BACK = "put it back there, or in the same folder as the run"
 _SAMPLES_BYTES = 2**30
+_MASK_VALUES = 2
 _SHAPE = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,2}")
 
 _LISTS = ("runs", "gpu_runs", "train")
@@ -307,9 +307,12 @@ def _text_feeds(
     graph: StepGraph, data: Path, tokenizer: Path | None, seed: int
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Feeds of a causal language model: all that it takes are the same sequences of tokens."""
-    specs = {(spec.shape, spec.classes) for spec in map(partial(_data_spec, graph), graph.data)}
-    shape, vocabulary = next(iter(specs))
-    if len(specs) > 1 or len(shape) != 1 or vocabulary is None:
+    specs = [_data_spec(graph, tensor) for tensor in graph.data]
+    shape = specs[0].shape
+    # Of labels only the largest of the examples is known; a mask has two values.
+    counts = [spec.classes or 0 for spec in specs]
+    vocabulary = max(counts)
+    if any(spec.shape != shape for spec in specs) or len(shape) != 1 or min(counts) <= _MASK_VALUES:
         raise UsageError(
             f"--data {data} is a text, and {graph.name} does not take sequences of tokens alone",
             hint="a text goes with a causal language model, such as hf:gpt2; give .npz to others",

@@ -45,6 +45,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_text_may_have_more_tokens_than_the_example_labels(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({
+        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 4 * len(WORDS), "n_embd": 16,
+        "n_layer": 1, "n_head": 2, "n_positions": 16, "bos_token_id": 0, "eos_token_id": 0,
+    }))  # fmt: skip
+    tokenizer_file(tmp_path, [*(f"<{n}>" for n in range(3 * len(WORDS) - 1)), *WORDS[1:], "<?>"])
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat.\n" * 4)
+    done = stepped(tmp_path, "--data", text, "--steps", "4")
+    assert done.returncode == 0, done.stderr
+    assert all(math.isfinite(loss) for loss in json.loads(done.stdout)["losses"])
+
+
 def stepped(model: Path, *more: str | Path) -> Any:
     return autotune_here("step", "--model", f"hf:{model}", *STEP, *more)
 

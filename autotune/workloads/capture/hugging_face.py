@@ -237,8 +237,11 @@ def _inputs(wanted: HuggingFaceModel, kind: str, config: Any, batch: int) -> dic
 
 
 def _drawn(count: int, *sizes: int) -> Any:
+    """Random whole numbers below a count. The largest is among them: an example tells how many there may be."""
     torch = import_torch()
-    return torch.randint(0, count, sizes, generator=torch.Generator().manual_seed(1))
+    drawn = torch.randint(0, count, sizes, generator=torch.Generator().manual_seed(1))
+    drawn.view(-1)[-1] = count - 1
+    return drawn
 
 
 def _import(package: str, requirement: str) -> Any:

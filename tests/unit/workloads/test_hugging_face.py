@@ -101,6 +101,10 @@ def test_the_step_of_a_folders_model_is_pytorchs(
     far, graph = compared(given, 2, channels_last=False)
     assert far < TOLERANCE
     assert set(graph.updates) >= {one for one in trained if "lora_" in one}
+    if sequence is not None:  # Data may have every token that the model knows, also as labels.
+        assert graph.data[0].counts == SIZES["vocab_size"]
+        labels = FOLDERS[architecture].get("num_labels", SIZES["vocab_size"])
+        assert graph.data[-1].counts == labels
     # The same name with the same seed is the same model, as it was made.
     assert load_model(name, 3, 2) is given
 

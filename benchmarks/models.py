@@ -14,9 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from common.bars import Report, mean_ratio, positive, run
-from common.module_comparison import Comparison, compare, run_of
+from common.bars import Report, run
+from common.module_comparison import (
+    Comparison,
+    add_options,
+    compare,
+    mean_bar,
+    mean_memory,
+    run_of,
+    slowest_bar,
+)
 from common.pytorch import torch
 
 from autotune.compiler.target.host import kernel_threads
@@ -59,33 +66,20 @@ def folder_of(name: str, wanted: TrainingStep) -> str:
 def bars_of(report: Report, found: dict[str, Comparison], transfer: bool) -> None:
     """Adds the bars over all models."""
     eager = {name: one.eager for name, one in found.items()}
-    memory = [one.memory for one in found.values()]
-    slowest = min(eager, key=lambda name: eager[name].estimate)
     if transfer:
-        report.bar(
-            f"training the last blocks against PyTorch eager's faster layout, slowest: {slowest}",
-            eager[slowest].estimate, "at least", 2, "x", interval=(eager[slowest].low, eager[slowest].high),
-        )  # fmt: skip
-        report.bar("largest peak memory over PyTorch's", max(memory), "at most", 0.5, "x")
+        slowest_bar(
+            report, "training the last blocks against PyTorch eager's faster layout", eager, 2
+        )
+        largest = max(one.memory for one in found.values())
+        report.bar("largest peak memory over PyTorch's", largest, "at most", 0.5, "x")
         return
-    mean, ends = mean_ratio(list(eager.values()))
-    report.bar(
-        f"against PyTorch eager's faster layout, geometric mean of {len(eager)}", mean, "at least", 1.5, "x",
-        interval=ends,
-    )  # fmt: skip
-    report.bar(
-        f"against PyTorch eager's faster layout, slowest: {slowest}", eager[slowest].estimate, "at least", 1, "x",
-        interval=(eager[slowest].low, eager[slowest].high),
-    )  # fmt: skip
-    compiled = [one.compiled for one in found.values() if one.compiled is not None]
+    mean_bar(report, "against PyTorch eager's faster layout", eager, 1.5)
+    slowest_bar(report, "against PyTorch eager's faster layout", eager, 1)
+    compiled = {name: one.compiled for name, one in found.items() if one.compiled is not None}
     if compiled:
-        mean, ends = mean_ratio(compiled)
-        report.bar(
-            f"against torch.compile, geometric mean of {len(compiled)}", mean, "at least", 1.3, "x", interval=ends
-        )  # fmt: skip
+        mean_bar(report, "against torch.compile", compiled, 1.3)
     report.bar(
-        "peak memory over PyTorch's, geometric mean",
-        float(np.exp(np.mean(np.log(memory)))), "at most", 0.8, "x",
+        "peak memory over PyTorch's, geometric mean", mean_memory(found.values()), "at most", 0.8, "x"
     )  # fmt: skip
 
 
@@ -105,30 +99,13 @@ def measure(report: Report) -> None:
     bars_of(report, found, transfer)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    names = sorted({*TRANSFER, *(name for some in MODELS.values() for name in some)})
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        choices=names,
-        metavar="MODEL",
-        help=f"only these of {', '.join(names)}",
-    )
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="keep runs here, DIR/MODEL/RUN, and take finished ones",
-    )
-    parser.add_argument(
-        "--trials", type=positive(int), default=1000, help="of each model [default: 1000]"
-    )
+def add_own_options(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, sorted({*TRANSFER, *(name for some in MODELS.values() for name in some)}))
     parser.add_argument("--transfer", action="store_true", help="train the last blocks alone")
     parser.add_argument(
         "--frozen-eval", action="store_true", help="the same, with frozen layers in evaluation mode"
     )
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__ or "", measure, add_options))
+    sys.exit(run(__doc__ or "", measure, add_own_options))

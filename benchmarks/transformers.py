@@ -8,19 +8,25 @@ and under torch.compile. Values are random. Needs torch 2.13.0, transformers 5.2
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from common.bars import Report, mean_ratio, positive, run
-from common.module_comparison import Comparison, compare, run_of
+from common.bars import Report, run
+from common.module_comparison import (
+    Comparison,
+    add_options,
+    compare,
+    mean_bar,
+    mean_memory,
+    run_of,
+    slowest_bar,
+)
 from common.pytorch import torch
 
 from autotune.compiler.target.host import kernel_threads
-from autotune.measurement import Interval
 from autotune.workloads import Optimizer, TrainingStep
 
 MODELS = {
@@ -44,32 +50,21 @@ OPTIMIZER = "adamw:learning_rate=0.0001"
 
 def bars_of(report: Report, found: dict[str, Comparison]) -> None:
     """Adds the bars over all models."""
-    sides: dict[str, tuple[float, float, dict[str, Interval]]] = {
-        "PyTorch eager": (1.5, 1.0, {name: one.eager for name, one in found.items()}),
-        "torch.compile": (
-            1.2, 0.9, {name: one.compiled for name, one in found.items() if one.compiled is not None}
-        ),
-    }  # fmt: skip
-    for side, (least_mean, least, gains) in sides.items():
-        if not gains:
-            continue
-        mean, ends = mean_ratio(list(gains.values()))
-        report.bar(
-            f"against {side}, geometric mean of {len(gains)}", mean, "at least", least_mean, "x", interval=ends
-        )  # fmt: skip
-        slowest = min(gains, key=lambda name: gains[name].estimate)
-        report.bar(
-            f"against {side}, slowest: {slowest}", gains[slowest].estimate, "at least", least, "x",
-            interval=(gains[slowest].low, gains[slowest].high),
-        )  # fmt: skip
+    eager = {name: one.eager for name, one in found.items()}
+    mean_bar(report, "against PyTorch eager", eager, 1.5)
+    slowest_bar(report, "against PyTorch eager", eager, 1)
+    compiled = {name: one.compiled for name, one in found.items() if one.compiled is not None}
+    if compiled:
+        mean_bar(report, "against torch.compile", compiled, 1.2)
+        slowest_bar(report, "against torch.compile", compiled, 0.9)
     memory = {name: one.memory for name, one in found.items() if "lora" in name or report.quick}
     if memory:
         largest = max(memory, key=lambda name: memory[name])
         report.bar(
             f"LoRA's peak memory over PyTorch's, largest: {largest}", memory[largest], "at most", 0.6, "x"
         )  # fmt: skip
-    mean_memory = float(np.exp(np.mean([np.log(one.memory) for one in found.values()])))
-    report.row(what="peak memory over PyTorch's, geometric mean", ratio=mean_memory)
+    whole = mean_memory(found.values())
+    report.row(what="peak memory over PyTorch's, geometric mean", ratio=whole)
 
 
 def _smoke(folder: Path) -> str:
@@ -82,8 +77,8 @@ def measure(report: Report) -> None:
     torch.set_num_threads(kernel_threads())
     found: dict[str, Comparison] = {}
     with tempfile.TemporaryDirectory() as logs:
-        models = {"smoke": (_smoke(Path(logs)), 2)} if report.quick else MODELS
-        for name in options.models or models:
+        models = MODELS | {"smoke": (_smoke(Path(logs)), 2)}
+        for name in options.models or (["smoke"] if report.quick else MODELS):
             model, batch = models[name]
             wanted = TrainingStep(model, batch, optimizer=Optimizer.parse(OPTIMIZER))
             tuned = run_of(report, wanted, (options.runs or Path(logs)) / name, options.trials)
@@ -93,25 +88,5 @@ def measure(report: Report) -> None:
     bars_of(report, found)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        choices=list(MODELS),
-        metavar="MODEL",
-        help=f"only these of {', '.join(MODELS)}",
-    )
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="keep runs here, DIR/MODEL/RUN, and take finished ones",
-    )
-    parser.add_argument(
-        "--trials", type=positive(int), default=1000, help="of each model [default: 1000]"
-    )
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-
-
 if __name__ == "__main__":
-    sys.exit(run(__doc__ or "", measure, add_options))
+    sys.exit(run(__doc__ or "", measure, partial(add_options, models=MODELS)))

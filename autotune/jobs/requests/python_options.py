@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from autotune.jobs.requests.kernels import Precision
+
 Paths = str | Path | Sequence[str | Path]
 """One path or several."""
 
@@ -27,7 +29,7 @@ class KernelsOptions(StepOptions, total=False):
     target_json: str | Path | None
     seed: int | None
     space: str | Path | None
-    precision: Literal["fp16", "fp32"] | None
+    precision: Precision | None
     tracker: str | None
     key: str | None
     cluster: str | None

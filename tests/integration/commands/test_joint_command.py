@@ -144,8 +144,7 @@ def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)
     assert "meizu-16t" in measured["emulated"]
-    # A busy host lets the model warm up for longer.
-    assert measured["measured"]["time_s"] == pytest.approx(plan["measured"]["time_s"], rel=0.1)
+    assert measured["measured"]["time_s"] == pytest.approx(plan["measured"]["time_s"], rel=0.05)
     assert measured["settings"] == [plan["configuration"]] == plan["settings"]
     for command in (["cpu-config", "apply", file], ["export", file, "--out", str(folder / "out")]):
         refused = autotune_here(*command)

@@ -130,7 +130,7 @@ def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
     trials = read_run(one_folder(tmp_path / "logs")).trials()
     assert [trial["status"] for trial in trials] == ["ok"] * 10
     # Each sample would have waited; one would have compiled. Others at work make some of them longer.
-    assert sum(min(trial["samples_s"]) < 1e-3 for trial in trials) >= 8, trials
+    assert all(min(trial["samples_s"]) < 1e-3 for trial in trials), trials
     assert all(max(trial["samples_s"]) < 50e-3 for trial in trials), trials
 
 

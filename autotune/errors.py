@@ -33,18 +33,18 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
+def choices(given: str, known: Iterable[str], before: str = "one of") -> str:
     """Returns a hint that lists names, beginning with the probably intended one.
 
     Args:
         given: The name that was given.
         known: The known names.
-        told: Text before the list.
+        before: Text before the list.
     """
     names = list(known)
     near = meant(given, names)
     first = f"did you mean '{near}'? " if near else ""
-    return f"{first}{told} {', '.join(names)}"
+    return f"{first}{before} {', '.join(names)}"
 
 
 def meant(given: str, known: Iterable[str]) -> str:

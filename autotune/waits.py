@@ -27,7 +27,7 @@ class _Wait:
         self.over = threading.Event()
         self.listener = _listeners[-1] if _listeners else None
         self._began = time.monotonic()
-        self._told = -math.inf
+        self._reported_s = -math.inf
         self._within: list[_Wait] = []
 
     @contextmanager
@@ -46,9 +46,9 @@ class _Wait:
         """Reports it, unless that was done just now."""
         now = time.monotonic()
         with _one_at_a_time:
-            if not self.what or now - self._told < AGAIN_S / 2:
+            if not self.what or now - self._reported_s < AGAIN_S / 2:
                 return
-            self._told = now
+            self._reported_s = now
         # Who has listened since then shows something else, such as progress.
         if self.listener is not None and self.listener in _listeners[-1:]:
             self.listener(_text(self.what, now - self._began, self.progress()))
@@ -121,10 +121,10 @@ def lasting(seconds: float) -> Progress:
 
 
 def _text(what: str, waited_s: float, share: float | None) -> str:
-    told = f"{what}: {waited_s:.0f} s so far"
+    text = f"{what}: {waited_s:.0f} s so far"
     if share is None or not 0 < share < 1:
-        return told
-    return f"{told}, {share:.0%} done, about {waited_s * (1 - share) / share:.0f} s left"
+        return text
+    return f"{text}, {share:.0%} done, about {waited_s * (1 - share) / share:.0f} s left"
 
 
 __all__ = ["AGAIN_S", "FIRST_S", "lasting", "nothing_awaited", "telling", "waiting"]

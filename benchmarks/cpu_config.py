@@ -162,7 +162,7 @@ def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
     found: list[tuple[Figures, CpuConfiguration]] = []
     gaps: list[float] = []
 
-    def told(trial: Any, _: Measured) -> None:
+    def on_measured(trial: Any, _: Measured) -> None:
         if trial.figures is not None:
             found.append((trial.figures, trial.configuration))
         if objective == "pareto":
@@ -175,7 +175,7 @@ def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
             index = ("latency", "energy").index(objective)
             gaps.append(float(np.expm1(np.log(exact(profile, chosen)[index]) - best[objective])))
 
-    study.run(phone, told)
+    study.run(phone, on_measured)
     return gaps
 
 

@@ -187,7 +187,7 @@ def text(interval: Interval) -> str:
     return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
-def told(interval: Interval, scale: float) -> dict[str, Any]:
+def reported(interval: Interval, scale: float) -> dict[str, Any]:
     ends = interval.ends
     return {"value": scale * interval.estimate, "ci": [scale * x for x in ends] if ends else None}
 
@@ -225,8 +225,8 @@ def judge(
             bootstrap_median(figures[index, :, k].tolist(), positive=k == 0, seed=1) for k in (0, 1)
         )
         report.row(
-            role=role, digest=schedule.digest, on_front=index in on_front, ms=told(time_s, 1e3),
-            mj=told(energy_j, 1e3), watts=float(middle[index, 1] / middle[index, 0]),
+            role=role, digest=schedule.digest, on_front=index in on_front, ms=reported(time_s, 1e3),
+            mj=reported(energy_j, 1e3), watts=float(middle[index, 1] / middle[index, 0]),
             idle_w=float(np.median(idles)),
             blocks=figures[index].tolist(),
         )  # fmt: skip

@@ -164,13 +164,13 @@ def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
     request = StudyRequest(space, "pareto", NO_LIMITS, trials, "tpe", model=True, seed=seed)
     found: list[tuple[Figures, CpuConfiguration, Choice]] = []
 
-    def told(trial: Any, measured: Measured) -> None:
+    def on_measured(trial: Any, measured: Measured) -> None:
         assert measured.figures is not None
         choice = Choice.of_event(measured.raw or {})
         assert choice is not None
         found.append((measured.figures, trial.configuration, choice))
 
-    study_of(request, optuna.storages.InMemoryStorage(), "joint").run(bench, told)
+    study_of(request, optuna.storages.InMemoryStorage(), "joint").run(bench, on_measured)
     points: list[Any] = [(f.time_s, f.energy_j) for f, _, _ in found]
     return [steps.step(found[i][1], found[i][2]) for i in front(points)]
 

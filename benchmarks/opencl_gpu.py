@@ -184,7 +184,7 @@ def tune(
 
     def stock(name: str, card: int | None) -> None:
         folder = runs / "stock" / wanted[name].name
-        if stock_search.told(folder, trials) is None and time.monotonic() < until:
+        if stock_search.recorded(folder, trials) is None and time.monotonic() < until:
             began = time.monotonic()
             lock = runs / f"device-{card or 0}.lock"
             patiently(
@@ -566,7 +566,7 @@ def compare(
         libraries = compared_libraries(report, wanted, known, taught, runs, Path(folder))
         for number, name in enumerate(name for name in wanted if name in libraries):
             kernel = wanted[name]
-            searched = stock_search.told(runs / "stock" / kernel.name, trials_of(report))
+            searched = stock_search.recorded(runs / "stock" / kernel.name, trials_of(report))
             stock = {}
             if (best := runs / "stock" / kernel.name / "stock.so").is_file():
                 stock = {UNENDED if searched is None else "stock": best}

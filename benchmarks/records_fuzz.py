@@ -269,8 +269,8 @@ class Mutants:
         out = self._folder / "out"
         for file in out.glob("*/*"):  # By whole paths, which the observer knows.
             file.unlink()
-        told = io.StringIO()
-        with redirect_stdout(told), redirect_stderr(told):
+        reported = io.StringIO()
+        with redirect_stdout(reported), redirect_stderr(reported):
             records.show(path)
             records.show(path, json=True)
             records.list_databases(path.parent)
@@ -280,7 +280,7 @@ class Mutants:
             if path.is_dir():
                 runs.runs(path.parent)
                 trust.trust(path)
-        text = told.getvalue()
+        text = reported.getvalue()
         return "" if text == printable(text) else f"it controls the terminal: {text[:300]!r}"
 
     def _of_search(self, draw: random.Random) -> str:
@@ -295,12 +295,12 @@ class Mutants:
         (path / "run.json").write_text(json.dumps(about))
 
         def read() -> str:
-            told = io.StringIO()
-            with redirect_stdout(told), redirect_stderr(told):
+            reported = io.StringIO()
+            with redirect_stdout(reported), redirect_stderr(reported):
                 runs.runs(path.parent)
                 trust.trust(path)
                 SearchRequest.of_run(read_run(path))
-            text = told.getvalue()
+            text = reported.getvalue()
             return "same" if text == printable(text) else f"it controls the terminal: {text!r:.300}"
 
         return judged(read)

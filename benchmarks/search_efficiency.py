@@ -68,16 +68,16 @@ def our_run(kernel: Kernel, seed: int, trials: int, runs: Path) -> Path:
 def stock_run(kernel: Kernel, trials: int, runs: Path) -> dict[str, Any]:
     """Returns the result of stock's search; makes it if it is missing."""
     folder = runs / "stock" / kernel.name
-    told = stock_search.told(folder, trials)
-    if told is None:
+    reported = stock_search.recorded(folder, trials)
+    if reported is None:
         command = stock_search.command(
             __file__, "cpu", kernel, trials, cores(), folder, runs / "stock.lock"
         )
         quiet = subprocess.DEVNULL
         subprocess.run(command, check=True, stdout=quiet, stderr=quiet)
-        told = stock_search.told(folder, trials)
-        assert told is not None
-    return told
+        reported = stock_search.recorded(folder, trials)
+        assert reported is not None
+    return reported
 
 
 def trials_until(run_folder: Path, seconds: float) -> int:

@@ -92,7 +92,7 @@ def _section(path: str, command: TyperCommand | TyperGroup) -> str:
     context = typer.Context(command, info_name=path, **app.info.context_settings or {})
     pieces = " ".join(command.collect_usage_pieces(context))
     lines = [f"## {path}", "", f"    {path} {pieces}", ""]
-    lines += _told(inspect.cleandoc(command.help or ""))
+    lines += _paragraphs(inspect.cleandoc(command.help or ""))
     records: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
@@ -106,7 +106,7 @@ def _section(path: str, command: TyperCommand | TyperGroup) -> str:
     return "\n".join(lines)
 
 
-def _told(text: str) -> list[str]:
+def _paragraphs(text: str) -> list[str]:
     """Returns a docstring's paragraphs; blocks whose line breaks are kept become code."""
     lines: list[str] = []
     for paragraph in text.split("\n\n"):

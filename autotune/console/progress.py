@@ -56,7 +56,7 @@ class LiveProgress:
         self._task: Any = None
         self._name = ""
         self._total = 0
-        self._told = -math.inf
+        self._reported_s = -math.inf
         self._reports = 0
         self._since = 0, -math.inf
         """What was done, and when, from which on the pace is taken."""
@@ -110,8 +110,8 @@ class LiveProgress:
             self._tell(f"autotune: waiting: {text}")
 
     def _silent(self) -> bool:
-        return time.monotonic() - self._told >= AGAIN_S
+        return time.monotonic() - self._reported_s >= AGAIN_S
 
     def _tell(self, text: str) -> None:
-        self._told = time.monotonic()
+        self._reported_s = time.monotonic()
         self.notice(text)

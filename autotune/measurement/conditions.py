@@ -151,10 +151,10 @@ def wait_until_unthrottled(
     """
     waited = 0.0
     with waiting(f"{device.serial} to stop throttling, {limit_s:.0f} s at most"):
-        while told := throttled(thermal_status(device, info)) or capped(device, info, setting):
+        while reason := throttled(thermal_status(device, info)) or capped(device, info, setting):
             if waited >= limit_s:
                 raise StableDeviceError(
-                    f"{device.serial}: {told}, after {limit_s:.0f} s of rest",
+                    f"{device.serial}: {reason}, after {limit_s:.0f} s of rest",
                     hint="cool the device, or take it off its charger",
                 )
             sleep(_COOLING_PAUSE_S)

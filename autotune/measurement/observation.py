@@ -80,8 +80,8 @@ class Observation:
         """Its last error line, or how it ended, for messages."""
         if self.why == "limit":
             return "it did not end within its limit and was killed"
-        told = [line.text.strip() for line in self.errors if line.text.strip()]
-        return told[-1] if told else f"exit code {self.exit_code}"
+        lines = [line.text.strip() for line in self.errors if line.text.strip()]
+        return lines[-1] if lines else f"exit code {self.exit_code}"
 
     def series(self, path: str) -> list[tuple[float, str]]:
         """Returns a file's contents over time, leaving out failed readings."""
@@ -99,7 +99,7 @@ class Record:
         self._end: dict[str, Any] = {}
         self._clock_deviation_s = 0.0
         self._samples: list[Sample] = []
-        self._told: dict[str, list[Line]] = {
+        self._lines: dict[str, list[Line]] = {
             kind: [] for kind in ("line", "error", "cpus", "meter", "meter_error")
         }
 
@@ -150,11 +150,11 @@ class Record:
             system_s=end.get("system_s", 0.0),
             interval_s=begin["interval_s"],
             samples=tuple(self._samples),
-            lines=tuple(self._told["line"]),
-            errors=tuple(self._told["error"]),
-            cpus=tuple(self._told["cpus"]),
-            meter=tuple(self._told["meter"]),
-            meter_errors=tuple(self._told["meter_error"]),
+            lines=tuple(self._lines["line"]),
+            errors=tuple(self._lines["error"]),
+            cpus=tuple(self._lines["cpus"]),
+            meter=tuple(self._lines["meter"]),
+            meter_errors=tuple(self._lines["meter_error"]),
             clock_deviation_s=self._clock_deviation_s,
             text=self._bytes.decode(errors="replace"),
         )
@@ -175,7 +175,7 @@ class Record:
         elif "clock" in entry:
             self._clock_deviation_s = entry["clock"][1]
         else:
-            for kind, lines in self._told.items():
+            for kind, lines in self._lines.items():
                 if kind in entry:
                     lines.append(Line(*entry[kind][:2]))
 
@@ -255,7 +255,7 @@ def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> S
     return Steps(
         found[first - 1][0],
         tuple(time_s for time_s, _ in counted),
-        _told_s([match for _, match in counted]) if "ms" in pattern.groupindex else (),
+        _seconds_of_steps([match for _, match in counted]) if "ms" in pattern.groupindex else (),
         _count(found[first - 1][1], counted[-1][1], len(counted)),
     )
 
@@ -270,10 +270,10 @@ def _count(before: re.Match[str], last: re.Match[str], lines: int) -> int:
     return max(lines, int(last["number"]) - int(before["number"]))
 
 
-def _told_s(matches: Sequence[re.Match[str]]) -> tuple[float, ...]:
+def _seconds_of_steps(matches: Sequence[re.Match[str]]) -> tuple[float, ...]:
     """Returns the seconds in the steps' lines; empty if one line has none."""
     try:
-        told = tuple(1e-3 * float(match["ms"]) for match in matches)
+        found = tuple(1e-3 * float(match["ms"]) for match in matches)
     except (ValueError, TypeError):
         return ()
-    return told if all(0 < seconds < math.inf for seconds in told) else ()
+    return found if all(0 < seconds < math.inf for seconds in found) else ()

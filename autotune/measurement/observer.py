@@ -248,12 +248,12 @@ class Observer:
             done = self._device.run([str(self._folder / PROGRAM), "--clock"], timeout=_CALL_S)
             after = now()
             try:
-                told = float(done.text)
+                device_s = float(done.text)
             except ValueError as error:
                 raise StableDeviceError(
                     f"{self._device.serial}: its clock cannot be read: {done.complaint}"
                 ) from error
-            found.append(ClockOffset(told - (before + after) / 2, (after - before) / 2))
+            found.append(ClockOffset(device_s - (before + after) / 2, (after - before) / 2))
         return min(found, key=lambda offset: offset.deviation_s)
 
     def _add_stream(self, record: Record, stream: Stream) -> None:

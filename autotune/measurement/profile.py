@@ -140,16 +140,16 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
     if len({len(row) for row in rows}) > 1:
         raise ValueError("steps have different numbers of calls")
     if names and len(names) != len(rows[0]) - 1:
-        raise ValueError(f"{len(names)} names were told of {len(rows[0]) - 1} calls")
+        raise ValueError(f"{len(names)} names were given for {len(rows[0]) - 1} calls")
     times = np.asarray(rows, np.float64)
     bursts = np.asarray(repeats, np.float64) if max(repeats) > 1 else None
     return Calls(times, names, _gpu_calls(shared, times) if shared else None, bursts)
 
 
-def _gpu_calls(told: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
+def _gpu_calls(names: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
     """Parses words such as `3:120.5:0.0:61.2:0.0:5.1` for each step: a call, and microseconds as in `GpuCalls`."""
     found = np.zeros((len(fields(GpuCalls)), *times.shape))
-    for step, words in told.items():
+    for step, words in names.items():
         for word in words:
             call, *figures = word.split(":")
             found[:, step, int(call)] = np.asarray(figures, np.float64) * 1e-6
@@ -246,8 +246,8 @@ def attribute(part: Floats, means: Floats) -> Attribution:
         covariance = np.asarray(np.linalg.inv(gram / noise + np.eye(count) / prior**2), np.float64)
         values = np.asarray(covariance @ pulled / noise, np.float64)
         left = rest - part @ values
-        told = float(np.trace(covariance @ gram)) / noise
-        noise = max(float(left @ left) / max(len(left) - told, 1.0), (1e-3 * prior) ** 2)
+        degrees = float(np.trace(covariance @ gram)) / noise
+        noise = max(float(left @ left) / max(len(left) - degrees, 1.0), (1e-3 * prior) ** 2)
     return Attribution(whole, len(means), values + whole, covariance)
 
 

@@ -171,8 +171,8 @@ class StepBench:
                 if restarts < returns:
                     raise
                 # Otherwise a resumed search would try it first every time.
-                told = f"the device restarted {restarts} times under it"
-                runs.append(StepRun("run_error", told))
+                message = f"the device restarted {restarts} times under it"
+                runs.append(StepRun("run_error", message))
                 break
             runs.append(run)
             attempts += 1
@@ -283,7 +283,7 @@ class _Seen:
         observed, counted, protocol = self.observed, self.counted, bench.protocol
         window = (counted.start_s, counted.ends_s[-1])
         wrong = conditions.broken(observed, window, setting, bench.info)
-        wrong += [told] if (told := conditions.throttled(self.status)) else []
+        wrong += [reason] if (reason := conditions.throttled(self.status)) else []
         found = Energy(None)
         if bench.meter is not None and self.before is not None and self.after is not None:
             settle_s, interval_s = protocol.settle_s, protocol.interval_s

@@ -259,9 +259,9 @@ def _memory(text: str) -> list[tuple[float, int]]:
     """Returns the trainer's memory in bytes, peak or present, by the readings' time."""
     found = []
     for stamp, block in _blocks(text):
-        told = next(filter(None, (memory.search(block) for memory in _MEMORY)), None)
-        if told is not None:
-            found.append((stamp / 1e3, 1024 * int(told[1])))
+        match = next(filter(None, (memory.search(block) for memory in _MEMORY)), None)
+        if match is not None:
+            found.append((stamp / 1e3, 1024 * int(match[1])))
     return found
 
 

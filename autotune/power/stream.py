@@ -250,7 +250,7 @@ class Stream:
         self._news = threading.Condition()
         self._over = threading.Event()
         self._refused = ""
-        self._clock_told = False
+        self._clock_reported = False
         self._thread = threading.Thread(target=self._follow, name="meter", daemon=True)
         self._open: _File | _Port | None = None
 
@@ -307,13 +307,13 @@ class Stream:
                 found += inside
                 deviation_s = max(deviation_s, part.deviation_s)
                 self._tell_clock(part.behind_s)
-        told = tuple(error for error in errors if error[0] <= end)
-        return Taken(tuple(sorted(found)), told, deviation_s)
+        until_end = tuple(error for error in errors if error[0] <= end)
+        return Taken(tuple(sorted(found)), until_end, deviation_s)
 
     def _tell_clock(self, behind_s: float) -> None:
         """Reports once that stamps come from another clock."""
-        if behind_s and not self._clock_told:
-            self._clock_told = True
+        if behind_s and not self._clock_reported:
+            self._clock_reported = True
             LOGGER.warning(
                 "--meter csv: %s: its time stamps are %.1f s %s this host's clock: the fastest line is taken as "
                 "having had no delay",

@@ -106,13 +106,13 @@ def _short_name(spec: str) -> str:
     first, *rest = spec.split("+")
     operator, _, body = first.partition(":")
     if operator == Expression.name:
-        told = [Expression(body).short_name()]
+        words = [Expression(body).short_name()]
     elif operator == OwnKernel.name:
-        told = [OwnKernel(body).short_name()]
+        words = [OwnKernel(body).short_name()]
     else:
-        told = [operator, *_short_sizes(_settings(body))]
+        words = [operator, *_short_sizes(_settings(body))]
     after = (f"+{part.partition('.')[0]}{_flags(part)}" for part in rest)
-    return " ".join(told) + _flags(first) + "".join(after)
+    return " ".join(words) + _flags(first) + "".join(after)
 
 
 def _settings(body: str) -> dict[str, str]:

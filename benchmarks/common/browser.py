@@ -50,7 +50,7 @@ LOOK = """
         if (meets(boxes[i], boxes[j])) overlaps.push(said(texts[i]) + ' | ' + said(texts[j]));
     return {
       title: svg.querySelector(':scope > title')?.textContent || '',
-      told: svg.querySelector(':scope > desc')?.textContent || '',
+      description: svg.querySelector(':scope > desc')?.textContent || '',
       width: own.width, height: own.height, marks: marks.length,
       least_text: Math.min(99, ...texts.map(t =>
         parseFloat(getComputedStyle(t).fontSize) * own.width / svg.viewBox.baseVal.width)),
@@ -118,12 +118,12 @@ class Seen:
         if self.look["sideways"] > 0:
             found.append(f"the page is {self.look['sideways']} pixels too wide")
         if self.look["narrow"]:
-            found += [f"wider than the screen: {told}" for told in self.look["scrolled"]]
+            found += [f"wider than the screen: {reported}" for reported in self.look["scrolled"]]
         if self.look["contrast"] < 4.5:
             found.append(f"text has a contrast of {self.look['contrast']:.2f} only")
         for plot in self.look["plots"]:
             name = plot["title"] or "a plot"
-            if not plot["title"] or not plot["told"]:
+            if not plot["title"] or not plot["description"]:
                 found.append(f"{name} has no title or no description")
             if plot["least_text"] < LEAST_TEXT:
                 found.append(f"{name} has text of {plot['least_text']:.1f} pixels")
@@ -195,17 +195,19 @@ class Browser:
             await session.call("Emulation.setDeviceMetricsOverride", size)
             await session.call("Page.navigate", {"url": url})
             await session.until("Page.loadEventFired")
-            told = await session.call(
+            reported = await session.call(
                 "Runtime.evaluate", {"expression": LOOK, "returnByValue": True}
             )
-            if "exceptionDetails" in told:
-                raise RuntimeError(f"the page cannot be looked at: {told['exceptionDetails']}")
+            if "exceptionDetails" in reported:
+                raise RuntimeError(f"the page cannot be looked at: {reported['exceptionDetails']}")
             if picture is not None:
                 shot = await session.call("Page.captureScreenshot", {"captureBeyondViewport": True})
                 picture.write_bytes(base64.b64decode(shot["data"]))
             await session.call("Target.closeTarget", {"targetId": target["targetId"]})
             return Seen(
-                session.errors, [r for r in session.requests if r != url], told["result"]["value"]
+                session.errors,
+                [r for r in session.requests if r != url],
+                reported["result"]["value"],
             )
         finally:
             connection.close()
@@ -230,11 +232,11 @@ class _Session:
         if self.session is not None:
             message["sessionId"] = self.session
         await self._connection.write_message(json.dumps(message))
-        while (told := await self._next()).get("id") != number:
+        while (reported := await self._next()).get("id") != number:
             pass
-        if "error" in told:
-            raise RuntimeError(f"{method}: {told['error']['message']}")
-        return dict(told["result"])
+        if "error" in reported:
+            raise RuntimeError(f"{method}: {reported['error']['message']}")
+        return dict(reported["result"])
 
     async def until(self, method: str) -> None:
         while method not in self._events:
@@ -244,9 +246,9 @@ class _Session:
         text = await asyncio.wait_for(self._connection.read_message(), _ANSWER_S)
         if text is None:
             raise RuntimeError("the browser has ended")
-        told: dict[str, Any] = json.loads(text)
-        self._take(told.get("method", ""), told.get("params", {}))
-        return told
+        reported: dict[str, Any] = json.loads(text)
+        self._take(reported.get("method", ""), reported.get("params", {}))
+        return reported
 
     def _take(self, method: str, params: dict[str, Any]) -> None:
         self._events.add(method)

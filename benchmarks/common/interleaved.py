@@ -59,8 +59,8 @@ def interleaved_blocks(
         sleep(settle_s)
         turn(by)
         began = perf_counter()
-        told = turn(times)
-        return (perf_counter() - began if told is None else told) / times
+        reported = turn(times)
+        return (perf_counter() - began if reported is None else reported) / times
 
     times = {}
     for side, turn in turns.items():

@@ -209,8 +209,8 @@ def compare(
             what="step", model=name, side=side, median_ms=1e3 * median(times), seconds=times,
             ratio=over and over.estimate, interval=over and over.ends, trials=result.trials,
         )  # fmt: skip
-        told = f" = {over.estimate:.3g}x ({over.low:.3g} to {over.high:.3g})" if over else ""
-        print(f"{name}: {side} {1e3 * median(times):.4g} ms{told}", flush=True)
+        reported = f" = {over.estimate:.3g}x ({over.low:.3g} to {over.high:.3g})" if over else ""
+        print(f"{name}: {side} {1e3 * median(times):.4g} ms{reported}", flush=True)
     print(f"{name}: peak memory {peak / 1e6:.4g} MB, PyTorch's {theirs / 1e6:.4g} MB", flush=True)
     eager = [gains[side] for side in ("pytorch", "pytorch channels_last") if side in gains]
     return Comparison(

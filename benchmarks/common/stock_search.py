@@ -295,7 +295,7 @@ def child() -> bool:
     return True
 
 
-def told(folder: Path, trials: int) -> dict[str, Any] | None:
+def recorded(folder: Path, trials: int) -> dict[str, Any] | None:
     """Returns the result of a search with the given number of trials; None before its end."""
     try:
         answer: dict[str, Any] = json.loads((folder / "stock.json").read_text())

@@ -45,16 +45,16 @@ class Forked:
 
     def poll(self) -> int | None:
         """See `subprocess.Popen.poll`."""
-        return self._told(0.0)
+        return self._exit_code(0.0)
 
     def wait(self, timeout: float | None = None) -> int:
         """See `subprocess.Popen.wait`."""
-        code = self._told(timeout)
+        code = self._exit_code(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
         return code
 
-    def _told(self, timeout: float | None) -> int | None:
+    def _exit_code(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
             text = os.read(self._status, _NUMBER.size)
             self.returncode = _NUMBER.unpack(text)[0] if text else -signal.SIGKILL
@@ -79,14 +79,14 @@ def install(connect: Callable[[], socket.socket]) -> None:
             "environment": dict(self._environment), "folder": str(Path.cwd()),
         }  # fmt: skip
         reading, output = os.pipe()
-        status, told = os.pipe()
+        status, reported = os.pipe()
         with one_at_a_time:
             if not served:
                 served.append(connect())
-            files = [descriptor, output, told]
+            files = [descriptor, output, reported]
             socket.send_fds(served[0], [json.dumps(request).encode()], files)
         os.close(output)
-        os.close(told)
+        os.close(reported)
         return cast("subprocess.Popen[bytes]", Forked(status, os.fdopen(reading, "rb")))
 
     Worker._launched = fork  # type: ignore[method-assign]  # for this process only

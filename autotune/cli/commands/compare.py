@@ -207,12 +207,12 @@ def _step(word: str, step: dict[str, Any]) -> str:
     if step["ratio"] is None:
         return f"step, {word}: not every kernel has a time"
     ends = step["ci"]
-    told = f" ({ends[0]:.3g} to {ends[1]:.3g}): " if ends else ": "
+    interval = f" ({ends[0]:.3g} to {ends[1]:.3g}): " if ends else ": "
     better = {"first": "the first is better", "second": "the second is better", "tie": "a tie"}
     times = " and ".join(time_text(step[f"{side}_ms"] / 1e3) for side in ("first", "second"))
     return (
         f"step, {word}: {times}, first / second "
-        f"{step['ratio']:.3g}{told}{better.get(step['verdict'], 'no interval is known')}"
+        f"{step['ratio']:.3g}{interval}{better.get(step['verdict'], 'no interval is known')}"
     )
 
 

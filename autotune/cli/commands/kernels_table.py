@@ -127,17 +127,17 @@ def show_step(outcome: StepOutcome, *, as_json: bool, wanted: bool) -> None:
 
 def show_measured(found: dict[str, Any]) -> None:
     """Prints the object `measured_step` of a result, below the predicted step."""
-    told = []
+    times = []
     for side, name in _SIDES:
         if (one := found[side]) is not None:
             ends = one["ci_ms"] and [ms / 1e3 for ms in one["ci_ms"]]
-            told.append(
+            times.append(
                 f"{time_text(one['ms'] / 1e3)} {name}" + (f" ({times_text(ends)})" if ends else "")
             )
     blocks = found["blocks"]
     write_text(
         f"measured step (this machine, {found['threads']} threads, {blocks} "
-        f"block{'s' * (blocks > 1)} interleaved, 95 %): {', '.join(told)}"
+        f"block{'s' * (blocks > 1)} interleaved, 95 %): {', '.join(times)}"
     )
     for side, name in _SIDES:
         one = found[side]

@@ -69,8 +69,8 @@ def _show(result: dict[str, Any]) -> None:
         write_text(configuration_text(configuration))
     if result["gpu_calls"]:
         moving = result["data_movement"]
-        told = f": in a step that is traced, {moving_text(moving)}" if moving else ""
-        write_text(f"{result['gpu_calls']} calls on the GPU{told}")
+        moved = f": in a step that is traced, {moving_text(moving)}" if moving else ""
+        write_text(f"{result['gpu_calls']} calls on the GPU{moved}")
     if result["changes"]:
         write_text(f"{result['changes']} changes in a step")
     write_table(

@@ -187,8 +187,8 @@ def show(found: dict[str, Any], folder: Path) -> None:
     if len(found["operators"]) > _ROWS:
         write_text(f"{len(found['operators']) - _ROWS} shorter calls: see {folder}/result.json")
     joules = found["energy_j"]
-    told = f", {joules:.4g} +/- {found['deviation_j']:.2g} J" if joules is not None else ""
-    write_text(f"a step: {time_text(found['step_s'])}{told} (of {found['steps']})")
+    energy = f", {joules:.4g} +/- {found['deviation_j']:.2g} J" if joules is not None else ""
+    write_text(f"a step: {time_text(found['step_s'])}{energy} (of {found['steps']})")
     if joules is not None:
         short = sum(not r["apart"] for r in found["operators"])
         if short:

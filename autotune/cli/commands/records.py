@@ -264,14 +264,14 @@ def merge(
         len(one.schedules) - len(other.schedules)
         for one, other in ((whole, union), (union, joined))
     )
-    told = ", ".join(
+    counts = ", ".join(
         [
             f"{counted(twice, 'duplicate')} removed",
             *([f"{others} of {' and '.join(without)} left out"] if without else []),
             *([f"{slower} slower ones left out"] if slower else []),
         ]
     )
-    _tell_written([(path, joined, len(joined.schedules))], databases, told, json)
+    _tell_written([(path, joined, len(joined.schedules))], databases, counts, json)
 
 
 @with_wide

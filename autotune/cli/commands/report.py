@@ -157,9 +157,9 @@ def _unfinished(run: Run, kind: str) -> str:
         )
     trials = sum(event["event"] != "default" for event in done)
     asked = run.about["request"].get("trials")
-    told = f"This run has not ended: {trials}{f' of {asked}' if asked else ''} measurements. "
-    told += "Nothing was measured again at the end, so that figures are of single measurements."
-    return f"{told} {how[0].upper()}{how[1:]}"
+    text = f"This run has not ended: {trials}{f' of {asked}' if asked else ''} measurements. "
+    text += "Nothing was measured again at the end, so that figures are of single measurements."
+    return f"{text} {how[0].upper()}{how[1:]}"
 
 
 def csv_of(run: Run) -> str:
@@ -265,11 +265,11 @@ def _timeline(run: Run) -> dict[str, Any]:
     records = sorted(run.path.glob("record-*.jsonl"))
     if not records:
         return Timeline(None, None, None).to_json()
-    told = next((event for event in run.events if event["event"] == "meter"), None)
+    event = next((event for event in run.events if event["event"] == "meter"), None)
     try:
-        meter = Meter.from_json(told["meter"]) if told else None
+        meter = Meter.from_json(event["meter"]) if event else None
         texts = [read_text(path, LINES, RecordError) for path in records]
-        return timeline(texts, meter, told["settle_s"] if told else 0.0).to_json()
+        return timeline(texts, meter, event["settle_s"] if event else 0.0).to_json()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{run.path}: its records are damaged: {error}") from error
 

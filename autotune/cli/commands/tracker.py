@@ -261,8 +261,8 @@ def _show(found: FleetState, *, as_json: bool) -> bool:
     except TransientDeviceError as error:
         silent = error.message
     if as_json:
-        told = {k: list(v) for k, v in queue.items()}
-        write_json({**found.to_json(), "queue": told, "answers": not silent, "error": silent})
+        queued = {k: list(v) for k, v in queue.items()}
+        write_json({**found.to_json(), "queue": queued, "answers": not silent, "error": silent})
         return not silent
     typer.echo(f"tracker {found.tracker}, log {found.log}")
     write_table(

@@ -48,13 +48,13 @@ _ZSH = f"""\
 
 _autotune_completion() {{
     local line tab=$'\\t'
-    local -a folders others told
+    local -a folders others described
     while IFS= read -r line; do
         if [[ $line == *${{tab}}folder ]]; then
             folders+=("${{line%%$tab*}}")
         elif [[ $line ]]; then
             others+=("${{line%%$tab*}}")
-            told+=("${{line/$tab/  -- }}")
+            described+=("${{line/$tab/  -- }}")
         fi
     done < <({_ANSWER} _TYPER_COMPLETE_ARGS="${{(j: :)words[1,CURRENT]}}" autotune)
     [[ $PREFIX == --*=* ]] && compset -P '*='
@@ -63,7 +63,7 @@ _autotune_completion() {{
     fi
     if (( $#folders + $#others )); then
         compadd -S '' -a folders
-        compadd -l -d told -a others
+        compadd -l -d described -a others
     else
         _files
     fi
@@ -79,8 +79,8 @@ _FISH = f"""\
 function _autotune_completion
     # Fish replaces the whole word, and the answers after an equals sign are the words that follow it.
     set --local before (string match --regex -- '^--[^=]+=' (commandline --current-token --cut-at-cursor))
-    for told in (env {_ANSWER} _TYPER_COMPLETE_ARGS=(commandline --current-process --cut-at-cursor) autotune)
-        echo -- "$before$told"
+    for described in (env {_ANSWER} _TYPER_COMPLETE_ARGS=(commandline --current-process --cut-at-cursor) autotune)
+        echo -- "$before$described"
     end
 end
 

@@ -172,12 +172,12 @@ class LatestRun(Later):
         )
 
     def _what(self, wanted: tuple[Processor, ...]) -> str:
-        told = f" of {' or '.join(self.kinds)}" if self.kinds else ""
+        text = f" of {' or '.join(self.kinds)}" if self.kinds else ""
         if wanted:
-            told += f" for {' or '.join(map(str, wanted))}"
+            text += f" for {' or '.join(map(str, wanted))}"
         if self.file != Path():
-            return f"{told} with {self.file}"
-        return f"{told} that has ended" if self.ended else told
+            return f"{text} with {self.file}"
+        return f"{text} that has ended" if self.ended else text
 
 
 def all_runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

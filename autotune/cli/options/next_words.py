@@ -115,8 +115,8 @@ def _tuned(source: Source, measured: Sequence[Path]) -> _Tuned:
         return _Tuned(source, None, asked)
     workload, form = source.about.workload, source.about.step
     if workload in {model.name for model in MODELS}:
-        told = _plain(None if form is None else asdict(form))
-        return _Tuned(source, StepRequest.from_json({**told, "model": workload}), asked)
+        step = _plain(None if form is None else asdict(form))
+        return _Tuned(source, StepRequest.from_json({**step, "model": workload}), asked)
     own = _plain(about.get("step"))
     if run is None or "model" not in own:
         return _Tuned(source, None, asked)
@@ -134,13 +134,13 @@ def _folder(source: Source, measured: Sequence[Path]) -> Path | None:
 
 def _plain(form: object) -> dict[str, Any]:
     """Returns the options of a step that can be typed: whole numbers and printable text."""
-    told = form if isinstance(form, Mapping) else {}
+    step = form if isinstance(form, Mapping) else {}
     options = {
         name: value
-        for name, value in told.items()
+        for name, value in step.items()
         if isinstance(value, int) or (isinstance(value, str) and value.isprintable())
     }
-    train = told.get("train")
+    train = step.get("train")
     patterns = train if isinstance(train, list) else []
     return {**options, "train": [one for one in map(str, patterns) if one.isprintable()]}
 
@@ -200,8 +200,8 @@ def _target(source: Source) -> str | None:
         for one in TARGETS
         if one.family == family and (family == "opencl" or one.triple == triple)
     ]
-    told = source.about.target
-    return told if told in alike else alike[-1] if alike else None
+    target = source.about.target
+    return target if target in alike else alike[-1] if alike else None
 
 
 __all__ = ["step_words", "tuning_words", "typed_step"]

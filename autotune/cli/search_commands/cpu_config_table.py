@@ -50,8 +50,8 @@ def show(found: dict[str, Any], folder: Path) -> None:
     if (placement := found.get("placement")) is not None:
         write_text("\n".join(placement_texts(placement)))
     if best and best["rails"]:
-        told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
-        write_text(f"J a step of the best, by rail: {told}")
+        errors = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
+        write_text(f"J a step of the best, by rail: {errors}")
     for warning in found.get("warnings", ()):
         write_text(f"warning: {warning}")
     for name, mark in doubts(shown, found["marks"]):
@@ -62,8 +62,8 @@ def show(found: dict[str, Any], folder: Path) -> None:
         write_text(exhaustive_text(whole, found["space"]))
     error = found["model_error"].get("left_out", {})
     if error:
-        told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())
-        write_text(f"model error, leave-one-out (median): {told}")
+        errors = ", ".join(f"{name} {value:.1%}" for name, value in error.items())
+        write_text(f"model error, leave-one-out (median): {errors}")
     write_text(
         f"{found['n_measured']} of {found['space']} configurations measured, {found['n_failed']} without a result; "
         f"run folder: {folder}"

@@ -174,10 +174,10 @@ def _show(request: ReplayRequest, result: ReplayResult) -> None:
         ],
     )
     what = "all of the Pareto front" if request.objective == "pareto" else "the best"
-    told = f"{what} is found after {counts[0]} of {bench.space().size} measurements"
+    text = f"{what} is found after {counts[0]} of {bench.space().size} measurements"
     if request.seeds > 1:
-        told += f"; over {request.seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
-    write_text(told)
+        text += f"; over {request.seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
+    write_text(text)
     if left_out := len(result.recorded) - len(bench.figures()):
         write_text(f"{left_out} of {len(result.recorded)} configurations are left out: {MISSING}")
     write_text(bench.device["emulated"])

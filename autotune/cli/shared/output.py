@@ -94,8 +94,8 @@ def _short_speedup(text: str) -> str:
         shown = [float(end) for end in ends.removesuffix(")").split("-")]
     except ValueError:
         return text
-    told = "-".join(f"{end:.0f}" if end >= 10 else f"{end:.2g}" for end in shown)
-    return f"{ratio} {told}" if bracket else text
+    interval = "-".join(f"{end:.0f}" if end >= 10 else f"{end:.2g}" for end in shown)
+    return f"{ratio} {interval}" if bracket else text
 
 
 def write_json(content: Mapping[str, Any], work: Work | None = None) -> None:
@@ -218,18 +218,18 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
         widths: Sequence[int] = natural
         missing: list[str] = []
     else:
-        told = [
+        filled = [
             at
             for at, column in enumerate(columns)
             if not column.whole
             and (column.rank == 0 or any(row[at] not in _NOTHING for row in every))
         ]
         room = max(terminal_width() or _UNKNOWN, _NARROWEST)
-        same = {at for at in told if len(every) > 1 and len({row[at] for row in every}) == 1}
-        shown, widths, missing = _fitted(columns, natural, told, same, room)
+        same = {at for at in filled if len(every) > 1 and len({row[at] for row in every}) == 1}
+        shown, widths, missing = _fitted(columns, natural, filled, same, room)
         if any(columns[at].named and widths[at] < min(natural[at], _NAME) for at in shown):
             every = [_short(columns, row) for row in every]
-            shown, widths, missing = _fitted(columns, _natural(columns, every), told, same, room)
+            shown, widths, missing = _fitted(columns, _natural(columns, every), filled, same, room)
     for line in _lines([columns[at] for at in shown], every, shown, widths):
         print(line.rstrip())
     if missing:
@@ -255,7 +255,7 @@ def _short(columns: Sequence[Column], row: Sequence[str]) -> list[str]:
 def _fitted(
     columns: Sequence[Column],
     natural: Sequence[int],
-    told: Sequence[int],
+    filled: Sequence[int],
     same: Collection[int],
     room: int,
 ) -> tuple[list[int], list[int], list[str]]:
@@ -264,17 +264,17 @@ def _fitted(
     Args:
         columns: Every column.
         natural: Widths at which no cell is shortened.
-        told: Places of the columns with something to show.
+        filled: Places of the columns with something to show.
         same: Places of the columns that are the same in each row.
         room: Width of the table.
     """
-    shown = list(told)
+    shown = list(filled)
     least = [
         min(wide, max(column.least, _cells(column.title))) if column.least or column.prose else wide
         for column, wide in zip(columns, natural, strict=True)
     ]
     droppable = [
-        at for at in told if columns[at].rank > 0 and (at in same or not columns[at].differing)
+        at for at in filled if columns[at].rank > 0 and (at in same or not columns[at].differing)
     ]
     droppable.sort(key=lambda at: (columns[at].rank, at))
 
@@ -405,8 +405,8 @@ def speedup_text(value: float | None, ends: Sequence[float] | None = None) -> st
     """Returns a ratio with its interval, such as `5.67x (3.66-6.78)`; `-` for None."""
     if value is None:
         return "-"
-    told = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
-    return f"{_digits(value)}x{told}"
+    interval = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
+    return f"{_digits(value)}x{interval}"
 
 
 def faster_text(ratio: float, than: str, ends: Sequence[float] | None = None) -> str:
@@ -417,8 +417,8 @@ def faster_text(ratio: float, than: str, ends: Sequence[float] | None = None) ->
         than: Name of the other.
         ends: Interval of the ratio; None if there is none.
     """
-    told = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
-    return f"{_digits(ratio)}x as fast as {than}{told}"
+    interval = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
+    return f"{_digits(ratio)}x as fast as {than}{interval}"
 
 
 def _digits(value: float) -> str:

@@ -120,7 +120,7 @@ def without_result(
     """
     skipped = {one.variant for one in results if one.status == "skipped" and one.kernel is None}
     has = {entry["name"]: set(entry["figures"]) for entry in content["kernels"]}
-    told = {one.kernel for one in results}
+    with_result = {one.kernel for one in results}
     ran = {one.variant for one in results}
     due = {name for kernel in wanted for name in has[kernel.name]}
     return [
@@ -136,5 +136,5 @@ def without_result(
             "the example reported nothing about it",
         )
         for kernel in wanted
-        if kernel.name not in told and has[kernel.name] - skipped
+        if kernel.name not in with_result and has[kernel.name] - skipped
     ]

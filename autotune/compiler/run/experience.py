@@ -68,22 +68,26 @@ class Experience:
     equal: bool
     known: tuple[KnownKernel, ...]
 
-    def told(self, formulation: str) -> KnownKernel | None:
+    def known_kernel(self, formulation: str) -> KnownKernel | None:
         """Returns the nearest known kernel that was tried in a formulation; None if there is none."""
         return next((one for one in self.known if one.of(formulation)), None)
 
     def trials(self, formulation: str) -> int:
         """Returns how many of the kernel's own trials in a formulation this knowledge is worth."""
-        told = self.told(formulation)
-        if told is None:
+        known_kernel = self.known_kernel(formulation)
+        if known_kernel is None:
             return 0
-        count = len(told.of(formulation))
+        count = len(known_kernel.of(formulation))
         return count if self.equal else math.ceil(count * _WORTH_OF_SIMILAR)
 
     def expected(self, formulation: str) -> float | None:
         """Returns a formulation's time relative to the best formulation's; None if it was never tried."""
-        told = self.told(formulation)
-        return None if told is None else told.of(formulation)[0].best_s / told.best_s
+        known_kernel = self.known_kernel(formulation)
+        return (
+            None
+            if known_kernel is None
+            else known_kernel.of(formulation)[0].best_s / known_kernel.best_s
+        )
 
     def formulations(self) -> list[str]:
         """Returns the known formulations, fastest first."""

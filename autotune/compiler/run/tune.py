@@ -118,9 +118,9 @@ class KernelRun:
             timeout_s=measure.build_timeout_s,
             temporary=scratch.path,
             programs=self._runner.programs,
-            told=self._tell_kill,
+            notify=self._tell_kill,
         )
-        self._runner.told = self._tell_kill
+        self._runner.notify = self._tell_kill
         try:
             with waiting("TVM to be loaded"):
                 builder.start()

@@ -86,19 +86,19 @@ class WarmStart:
             report(done, task_state.task.kernel.name)
         step = sum(e.searchers.weight for e in task_states if math.isfinite(e.searchers.default_s))
         for done, task_state in enumerate(task_states, start=1 + lessons + len(task_states)):
-            told = self._experiences.of.get(task_state.task.kernel.name)
+            experience = self._experiences.of.get(task_state.task.kernel.name)
             if interrupted():
                 return
-            if told is not None:
-                self._credit(task_state, told)
+            if experience is not None:
+                self._credit(task_state, experience)
                 self._seed(
-                    task_state, told, task_state.searchers.weight / step if step else math.inf
+                    task_state, experience, task_state.searchers.weight / step if step else math.inf
                 )
             report(done, task_state.task.kernel.name)
 
     def _known(self, task_state: TaskState) -> Sequence[KnownKernel]:
-        told = self._experiences.of.get(task_state.task.kernel.name)
-        return told.known if told else ()
+        experience = self._experiences.of.get(task_state.task.kernel.name)
+        return experience.known if experience else ()
 
     def _recall(
         self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], FormulationSearch]
@@ -134,8 +134,8 @@ class WarmStart:
                     continue
                 searcher = self._separate_searcher(known.kernel, name)
                 if searcher is not None and searcher.formulation.rule in pupils:
-                    told = searcher.lesson(spread(known.of(name), MOST_TAUGHT))
-                    lessons[searcher.formulation.rule].append(told)
+                    lesson = searcher.lesson(spread(known.of(name), MOST_TAUGHT))
+                    lessons[searcher.formulation.rule].append(lesson)
             report(done, known.kernel.name)
         for rule, some in lessons.items():
             if count := sum(len(one.seconds) for one in some):
@@ -149,25 +149,25 @@ class WarmStart:
         except UsageError:
             return None
 
-    def _credit(self, task_state: TaskState, told: Experience) -> None:
+    def _credit(self, task_state: TaskState, experience: Experience) -> None:
         for searcher in task_state.searchers.searchers:
             name = searcher.formulation.name
-            known = told.told(name)
+            known = experience.known_kernel(name)
             if known is not None and self._recalled.get((known.kernel.name, name)):
-                searcher.state.credit = max(told.trials(name), task_state.searchers.warmup)
-                searcher.state.expected = told.expected(name)
+                searcher.state.credit = max(experience.trials(name), task_state.searchers.warmup)
+                searcher.state.expected = experience.expected(name)
 
-    def _seed(self, task_state: TaskState, told: Experience, share: float) -> None:
+    def _seed(self, task_state: TaskState, experience: Experience, share: float) -> None:
         searchers = {
             searcher.formulation.name: searcher for searcher in task_state.searchers.searchers
         }
-        task_state.searchers.expected_s = _expected_s(told, task_state)
-        if told.equal:
+        task_state.searchers.expected_s = _expected_s(experience, task_state)
+        if experience.equal:
             task_state.searchers.known_trials = sum(
                 searcher.state.credit for searcher in searchers.values()
             )
             most = _REPEATED if task_state.task.kernel.is_compute else 1
-            (known,) = told.known
+            (known,) = experience.known
             if known.default_is_best:
                 return
             near = [one for one in known.schedules if one.best_s <= _NEAR * known.best_s]
@@ -183,8 +183,8 @@ class WarmStart:
         most = int(min(_MOST_ADAPTED, max(1, share / _SHARE_OF_ONE)))
         names = [
             name
-            for name in told.formulations()
-            if name in searchers and (told.expected(name) or math.inf) <= _MUCH_SLOWER
+            for name in experience.formulations()
+            if name in searchers and (experience.expected(name) or math.inf) <= _MUCH_SLOWER
         ][: min(most, _FORMULATIONS)]
         if any(searcher.state.trials for searcher in searchers.values()):
             return  # The run was resumed, and has tried them.
@@ -192,14 +192,14 @@ class WarmStart:
         for number, name in enumerate(names):
             alike = [
                 candidate
-                for known in told.known
+                for known in experience.known
                 if not known.default_is_best
                 for candidate in self._recalled.get((known.kernel.name, name), [])[:_FROM_EACH]
             ]
             made += searchers[name].adapt(alike, _VARIANTS, (most + number) // len(names))
         if made:
             return
-        if not all(known.default_is_best for known in told.known):
+        if not all(known.default_is_best for known in experience.known):
             for searcher in searchers.values():  # Nothing fits: its search starts like any other.
                 searcher.state.credit, searcher.state.expected = 0, None
 
@@ -207,31 +207,31 @@ class WarmStart:
         """Returns what use the records were, once the run has ended."""
         equal = similar = saved = 0
         for task_state in task_states:
-            told = self._experiences.of.get(task_state.task.kernel.name)
-            if told is None:
+            experience = self._experiences.of.get(task_state.task.kernel.name)
+            if experience is None:
                 continue
-            equal += told.equal
-            similar += not told.equal
-            saved += _saved(told, task_state)
+            equal += experience.equal
+            similar += not experience.equal
+            saved += _saved(experience, task_state)
         return RecordsUse(equal, similar, len(task_states) - equal - similar, saved)
 
 
-def _expected_s(told: Experience, task_state: TaskState) -> float:
+def _expected_s(experience: Experience, task_state: TaskState) -> float:
     """Returns the seconds expected by records: the best known, or by the nearest kernel's gain over its default."""
-    nearest = told.known[0]
-    if told.equal:
+    nearest = experience.known[0]
+    if experience.equal:
         return nearest.best_s
     before = nearest.default_s
     return math.inf if before is None else nearest.best_s * task_state.searchers.default_s / before
 
 
-def _saved(told: Experience, task_state: TaskState) -> int:
+def _saved(experience: Experience, task_state: TaskState) -> int:
     """Returns how many fewer trials than the nearest known kernel it took to be as good; 0 if it never was.
 
     A similar kernel is as good if its gain over its untuned default is as large.
     """
-    nearest = told.known[0]
-    goal = _NEAR * _expected_s(told, task_state)
+    nearest = experience.known[0]
+    goal = _NEAR * _expected_s(experience, task_state)
     if nearest.default_is_best or not math.isfinite(goal):
         return 0
     outcomes = enumerate((trial.outcome for trial in task_state.trials.values()), start=1)

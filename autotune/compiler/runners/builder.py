@@ -12,7 +12,7 @@ from typing import Any
 from autotune.compiler.native import PROGRAMS_VARIABLE
 from autotune.compiler.runners.runner import status_of
 from autotune.compiler.target import Limits
-from autotune.compiler.workers import Job, Told, Worker, WorkerLost, WorkerPool, warn
+from autotune.compiler.workers import Job, Notify, Worker, WorkerLost, WorkerPool, warn
 from autotune.measurement import Outcome
 
 
@@ -46,7 +46,7 @@ class Builder:
         temporary: Folder for the workers' temporary files, which a killed compilation leaves behind.
         programs: Folder of this host's compiled OpenCL programs; the workers then compile them. None leaves this to
             the process that runs them.
-        told: Called, in another thread, with a message for each worker that was killed from outside.
+        notify: Called, in another thread, with a message for each worker that was killed from outside.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Builder:
         timeout_s: float,
         temporary: Path,
         programs: Path | None = None,
-        told: Told = warn,
+        notify: Notify = warn,
     ) -> None:
         self._timeout_s = timeout_s
         self._programs = programs is not None
@@ -70,7 +70,7 @@ class Builder:
         self._pool = WorkerPool(
             lambda: Worker("autotune.compiler.runners.build_worker", environment=environment),
             workers,
-            told,
+            notify,
         )
         # One thread for the whole run, because Linux ends a worker together with the thread that started it.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="build")

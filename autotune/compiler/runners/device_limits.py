@@ -23,9 +23,9 @@ def with_device_limits(request: TuneRequest, device: DeviceFingerprint) -> TuneR
     if request.target.family != "opencl":
         return request
     limits = assumed(request.target)
-    told = dict(device.details)
-    if "max_work_group_size" in told:
-        here = _told(told)
+    details = dict(device.details)
+    if "max_work_group_size" in details:
+        here = _limits(details)
         if device.stand_in and "device" in dict(request.target.tvm):
             # A stand-in with ordinary local memory says nothing about the target's.
             here = here.model_copy(update={"local_memory": limits.local_memory})
@@ -45,18 +45,18 @@ def assumed(target: TargetSpec) -> Limits:
     )
 
 
-def _told(told: dict[str, Any]) -> Limits:
+def _limits(details: dict[str, Any]) -> Limits:
     """Returns the limits in a device's fingerprint."""
     return Limits(
-        max_threads_per_block=told["max_work_group_size"],
-        max_item_sizes=(*told["max_work_item_sizes"], 1, 1)[:3],
-        max_local_memory_bytes=told["local_mem_bytes"],
-        local_memory=told["local_mem_type"],
-        sub_group_size=max(1, told["sub_group_size"]),
-        vector_width=max(1, told["native_float_vector_width"]),
-        image2d_max=told["image2d_max"],
-        image_buffer_max=told.get("image_buffer_max", 0),
-        fp16=told["fp16"],
-        compute_units=max(1, told["compute_units"]),
-        max_alloc_bytes=told.get("max_alloc_bytes") or None,
+        max_threads_per_block=details["max_work_group_size"],
+        max_item_sizes=(*details["max_work_item_sizes"], 1, 1)[:3],
+        max_local_memory_bytes=details["local_mem_bytes"],
+        local_memory=details["local_mem_type"],
+        sub_group_size=max(1, details["sub_group_size"]),
+        vector_width=max(1, details["native_float_vector_width"]),
+        image2d_max=details["image2d_max"],
+        image_buffer_max=details.get("image_buffer_max", 0),
+        fp16=details["fp16"],
+        compute_units=max(1, details["compute_units"]),
+        max_alloc_bytes=details.get("max_alloc_bytes") or None,
     )

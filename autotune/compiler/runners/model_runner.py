@@ -14,7 +14,7 @@ from autotune.compiler.runners.runner import (
     DeviceFingerprint,
     MeasureRequest,
 )
-from autotune.compiler.workers import Told, warn
+from autotune.compiler.workers import Notify, warn
 from autotune.measurement import Outcome
 from autotune.workloads import ScheduleTraits
 
@@ -44,7 +44,7 @@ class ModelRunner:
         seed: int,
     ) -> None:
         self.device = DeviceFingerprint(name, MODEL_KIND, "SoC model", details, stand_in=True)
-        self.told: Told = warn
+        self.notify: Notify = warn
         self._seconds = seconds
         self._seed = seed
 

@@ -26,7 +26,7 @@ from autotune.compiler.runners.runner import (
 from autotune.compiler.target import ARM_TRIPLE
 from autotune.compiler.workers import (
     Kills,
-    Told,
+    Notify,
     WorkerLost,
     killed_by,
     of_outside,
@@ -53,7 +53,7 @@ class QemuRunner:
     programs: Path | None = None
 
     def __init__(self) -> None:
-        self.told: Told = warn
+        self.notify: Notify = warn
         self._command = kernel_runner.command("aarch64-linux-gnu")
         version = subprocess.run(
             [self._command[0], "--version"], capture_output=True, text=True, check=False
@@ -156,7 +156,7 @@ class QemuRunner:
             done = run_to_end(arguments, timeout=timeout_s, bound=True)
             if not of_outside(done.returncode):
                 return done
-            kills.count(killed_by(done.returncode, before), self.told, alone=True)
+            kills.count(killed_by(done.returncode, before), self.notify, alone=True)
 
 
 def _answer(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:

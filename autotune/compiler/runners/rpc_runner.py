@@ -28,7 +28,7 @@ from autotune.compiler.runners.session_ends import SessionEnds, SessionLost
 from autotune.compiler.runners.sessions import WAITS, Sessions, SessionWaits, SessionWorker, Tracker
 from autotune.compiler.runners.stable import USUAL, Limits, StabilityWatch
 from autotune.compiler.target import runtime_environment
-from autotune.compiler.workers import Message, Told, Worker, warn
+from autotune.compiler.workers import Message, Notify, Worker, warn
 from autotune.errors import ToolchainError, TransientDeviceError
 from autotune.measurement import Outcome
 from autotune.waits import waiting
@@ -70,7 +70,7 @@ class RpcRunner:
         limits: Limits = USUAL,
     ) -> None:
         self.device = device
-        self.told: Told = warn
+        self.notify: Notify = warn
         self._tracker = tracker
         self._key = key
         self._waits = waits

@@ -14,7 +14,7 @@ from autotune.compiler.runners.stable import USUAL, StabilityWatch, StableMeasur
 from autotune.compiler.target import (
     runtime_environment,
 )
-from autotune.compiler.workers import Message, Told, Worker, WorkerLost, warn
+from autotune.compiler.workers import Message, Notify, Worker, WorkerLost, warn
 from autotune.measurement import Conditions, Outcome, Status, host_conditions
 from autotune.scratch import Scratch
 
@@ -128,7 +128,7 @@ class Runner(Protocol):
     """Whether no kernel runs: times are computed from a schedule's traits, and only the traits are built."""
     programs: Path | None
     """Folder of the device's OpenCL programs, which build workers compile; None if they cannot."""
-    told: Told
+    notify: Notify
     """Called with a message when a process of this host was killed from outside; its request is then repeated."""
 
     def at_once(self) -> int:
@@ -185,7 +185,7 @@ class LocalRunner:
         self._stopped = threading.Event()
         self.give_up: Callable[[], bool] = lambda: False
         """Called while the device rests; returns whether the measurement is no longer wanted."""
-        self.told: Told = warn
+        self.notify: Notify = warn
         self._steady = StabilityWatch(
             device.kind, USUAL, lambda: not (self._stopped.is_set() or self.give_up())
         )
@@ -221,7 +221,7 @@ class LocalRunner:
 
     def _answer(self, message: Message, timeout_s: float) -> Message:
         before = self._look()
-        answer = self._worker.ask_again(message, timeout=timeout_s, told=self.told)
+        answer = self._worker.ask_again(message, timeout=timeout_s, notify=self.notify)
         return {**answer, "conditions": [before.to_json(), self._look().to_json()]}
 
     def interrupt(self) -> None:

@@ -169,15 +169,15 @@ class StabilityWatch:
         """
         if not self._resting.get(serial):
             return
-        best, began, told = self._best_of(serial), time.monotonic(), False
+        best, began, warned = self._best_of(serial), time.monotonic(), False
         while True:
             now = look()
             best.learn(now)
             broken = best.broken(now, rested=True)
             if not broken:
                 break
-            if not told:
-                told = True
+            if not warned:
+                warned = True
                 LOGGER.warning(
                     "%s rests before it is measured on: %s", _name(serial), _words(broken)
                 )
@@ -187,7 +187,7 @@ class StabilityWatch:
                 raise TransientDeviceError(f"{_name(serial)} was still resting")
             time.sleep(self._limits.look_s)
         self._resting[serial] = False
-        if told:
+        if warned:
             rested = time.monotonic() - began
             LOGGER.warning("%s continues after %.0f s of rest", _name(serial), rested)
 

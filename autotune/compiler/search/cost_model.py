@@ -110,11 +110,11 @@ class ScheduleRanker:
 
         They replace earlier lessons.
         """
-        told = [one for one in lessons if one.seconds]
-        if not told:
+        timed = [one for one in lessons if one.seconds]
+        if not timed:
             return
-        rows = np.concatenate([np.stack(one.features) for one in told])
-        labels = np.concatenate([np.min(one.seconds) / np.asarray(one.seconds) for one in told])
+        rows = np.concatenate([np.stack(one.features) for one in timed])
+        labels = np.concatenate([np.min(one.seconds) / np.asarray(one.seconds) for one in timed])
         self._lessons = rows, labels
         self._train()
 

@@ -298,14 +298,14 @@ class FormulationSearch:
 
     def observe(self, tried: Sequence[tuple[Candidate, Outcome]]) -> None:
         """Learns from outcomes: valid schedules become parents; outcomes not due to the device train the model."""
-        told = [(candidate, outcome) for candidate, outcome in tried if not outcome.of_device]
-        if not told:
+        answered = [(candidate, outcome) for candidate, outcome in tried if not outcome.of_device]
+        if not answered:
             return
-        for candidate, outcome in told:
+        for candidate, outcome in answered:
             if outcome.ok:
                 self._context.remember(candidate, outcome)
-        features = self._context.features([candidate for candidate, _ in told])
-        seconds = [outcome.seconds for _, outcome in told]
+        features = self._context.features([candidate for candidate, _ in answered])
+        seconds = [outcome.seconds for _, outcome in answered]
         self._ranker.learn(self.name, features, seconds)
         self._note(seconds)
 

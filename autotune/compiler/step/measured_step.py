@@ -125,10 +125,10 @@ def measure_step(
         for name, some in known.items():
             what = f"compiling the {name} step"
 
-            def told(done: int, total: int, what: str = what) -> None:
+            def compiled(done: int, total: int, what: str = what) -> None:
                 report(what, done, total)
 
-            library = opened.enter_context(some.library(graph, told))
+            library = opened.enter_context(some.library(graph, compiled))
             values = wanted.values(graph, _SEED)
             sides[name] = _turn(opened.enter_context(open_step(graph, library, values)), graph)
         if eager is not None:

@@ -477,7 +477,7 @@ class Limits(FromOutside):
     fp16: bool = Field(default=False, description="Whether kernels may compute in half precision.")
     compute_units: PositiveInt = 1
     max_alloc_bytes: PositiveInt | None = Field(
-        default=None, description="Largest buffer; no limit where it is not told."
+        default=None, description="Largest buffer; no limit where it is not given."
     )
 
     def refused(self, group: Sequence[int], local_bytes: int, buffer_bytes: int = 0) -> str:

@@ -1,4 +1,4 @@
-from .kills import Told, of_outside, oom_kills, warn
+from .kills import Notify, of_outside, oom_kills, warn
 from .workers import (
     Job,
     Kills,
@@ -18,10 +18,10 @@ __all__ = [
     "killed_by",
     "Kills",
     "Message",
+    "Notify",
     "of_outside",
     "oom_kills",
     "serve",
-    "Told",
     "ToolKilled",
     "warn",
     "Worker",

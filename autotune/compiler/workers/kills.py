@@ -12,7 +12,7 @@ from typing import Literal
 LOGGER = logging.getLogger("autotune.workers")
 Kill = Literal["", "outside", "memory"]
 """How an innocent process ended: by a signal from outside, or by the out-of-memory killer. Empty for other ends."""
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 MOST_KILLS = 3
 """Number of kills from outside after which a request fails."""
 MOST_MEMORY_KILLS = 2

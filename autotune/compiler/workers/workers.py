@@ -27,7 +27,7 @@ from autotune.compiler.workers.kills import (
     MOST_KILLS,
     MOST_MEMORY_KILLS,
     Kill,
-    Told,
+    Notify,
     of_outside,
     oom_kills,
     warn,
@@ -160,13 +160,13 @@ class Worker:
         self.send(request, timeout=timeout)
         return self.receive()
 
-    def ask_again(self, request: Message, *, timeout: float, told: Told = warn) -> Message:
+    def ask_again(self, request: Message, *, timeout: float, notify: Notify = warn) -> Message:
         """Like `ask`, but repeats the request if the worker was killed from outside.
 
         Args:
             request: The request.
             timeout: Limit for each answer in seconds.
-            told: Called with a message for each kill.
+            notify: Called with a message for each kill.
 
         Raises:
             WorkerLost: It crashed, exceeded its time limit, or was killed too often.
@@ -176,7 +176,7 @@ class Worker:
             try:
                 return self.ask(request, timeout=timeout)
             except WorkerLost as lost:
-                kills.count(lost, told, alone=True)
+                kills.count(lost, notify, alone=True)
 
     def stop(self) -> None:
         """Kills the process, if there is one, and closes the socket."""
@@ -250,12 +250,12 @@ class Kills:
     def __init__(self) -> None:
         self._all = self._alone = 0
 
-    def count(self, lost: WorkerLost, told: Told, *, alone: bool) -> None:
+    def count(self, lost: WorkerLost, notify: Notify, *, alone: bool) -> None:
         """Counts a lost worker, and reports it. Returns if the request is to be repeated.
 
         Args:
             lost: How the worker was lost.
-            told: Called with a message for a kill.
+            notify: Called with a message for a kill.
             alone: Whether no other request was running that may have used the memory.
 
         Raises:
@@ -272,7 +272,7 @@ class Kills:
             lost.killed == "outside" and self._all >= MOST_KILLS
         ):
             raise WorkerLost(f"{lost}, {self._all} times", timed_out=False, killed=lost.killed)
-        told(f"{lost}; its candidate is tried again")
+        notify(f"{lost}; its candidate is tried again")
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class WorkerPool:
     Args:
         make: Makes a worker.
         size: Most workers.
-        told: Called with a message for workers that were killed from outside.
+        notify: Called with a message for workers that were killed from outside.
         start_s: Start-up time of a worker in seconds. Another worker is started if the waiting jobs would take
             longer.
     """
@@ -298,11 +298,11 @@ class WorkerPool:
         self,
         make: Callable[[], Worker],
         size: int,
-        told: Told = warn,
+        notify: Notify = warn,
         start_s: float = _START_S,
     ) -> None:
         self._workers = [make() for _ in range(size)]
-        self._told = told
+        self._notify = notify
         self._start_s = start_s
         self._job_s = _JOB_S
         self._cancelled = threading.Event()
@@ -334,7 +334,7 @@ class WorkerPool:
 
         def lose(index: int, lost: WorkerLost) -> None:
             try:
-                kills[index].count(lost, self._told, alone=apart)
+                kills[index].count(lost, self._notify, alone=apart)
             except WorkerLost as final:
                 answers[index] = final
             else:

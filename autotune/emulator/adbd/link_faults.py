@@ -112,13 +112,13 @@ class LinkFaults:
             self._prefix = None
             return True
 
-    def on_change(self, told: Callable[[], None]) -> None:
+    def on_change(self, callback: Callable[[], None]) -> None:
         """Registers a function that is told of changes with immediate effect.
 
         It is called from the thread of the change.
         """
-        self._changed.append(told)
+        self._changed.append(callback)
 
     def _tell(self) -> None:
-        for told in self._changed:
-            told()
+        for callback in self._changed:
+            callback()

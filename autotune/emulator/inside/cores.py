@@ -149,11 +149,11 @@ def _task(thread: int) -> _Task:
         lines = Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines()
     except OSError as error:
         raise OSError(errno.ESRCH, "") from error
-    told = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
     return _Task(
         thread=thread,
-        process=int(told["Tgid"][0]),
-        parent=int(told["PPid"][0]),
+        process=int(status["Tgid"][0]),
+        parent=int(status["PPid"][0]),
         started=int(fields[_START_TIME]),
-        uid=int(told["Uid"][1]),
+        uid=int(status["Uid"][1]),
     )

@@ -233,11 +233,11 @@ def _completed(contents: Contents, serial: str, rooted: Rooted, emulates: str) -
 
 
 def _banner(properties: Mapping[str, str]) -> str:
-    told = "".join(
+    values = "".join(
         f"{name}={properties.get(name, 'emulated')};"
         for name in ("ro.product.name", "ro.product.model", "ro.product.device")
     )
-    return f"device::{told}features=shell_v2"
+    return f"device::{values}features=shell_v2"
 
 
 __all__ = ["Contents", "EmulatedPhone", "LinkFaults", "serve"]

@@ -180,9 +180,9 @@ class Userland:
         if answer:
             ours.close()
             self._boot.kill()
-            told = self._boot.communicate()[1].decode(errors="replace").strip()
+            output = self._boot.communicate()[1].decode(errors="replace").strip()
             self._boot = None
-            raise ToolchainError(f"the emulated phone does not start: {answer['failed']} {told}")
+            raise ToolchainError(f"the emulated phone does not start: {answer['failed']} {output}")
         ours.settimeout(_ANSWER_TIMEOUT_S)
         self._control = ours
 
@@ -351,8 +351,8 @@ def _program(name: str) -> str:
 
 def _libraries(program: str) -> list[str]:
     """Returns the shared libraries of a program, including the loader, at the paths where it looks for them."""
-    told = subprocess.run(["ldd", program], capture_output=True, check=True, text=True).stdout
-    return re.findall(r"(?:=> |^\s*)(/\S+) \(", told, re.MULTILINE)
+    listing = subprocess.run(["ldd", program], capture_output=True, check=True, text=True).stdout
+    return re.findall(r"(?:=> |^\s*)(/\S+) \(", listing, re.MULTILINE)
 
 
 def _three_pipes() -> tuple[list[int], list[int]]:

@@ -51,6 +51,6 @@ def measured_placing(
         }
         forms.append(gpu_form(form.graph, kernels, side.orders, costs, workload.gpu_memory))
         if side.tuned_on and not device.name.startswith(side.tuned_on):
-            told = "the GPU's kernels were tuned on %s, and the device has %s"
-            LOGGER.warning(told, side.tuned_on, device.name)
+            message = "the GPU's kernels were tuned on %s, and the device has %s"
+            LOGGER.warning(message, side.tuned_on, device.name)
     return Placing(forms, [form.of_call for form in workload.pools.forms], device)

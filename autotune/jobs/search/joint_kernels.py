@@ -65,5 +65,5 @@ def kernels_first(
     try:
         return tune(request, logs, step=step).path
     except RunInterrupted as stopped:
-        told = "and then search with them: the same `autotune joint` with --run and that folder"
-        raise RunInterrupted(stopped.run, stopped.command, f"autotune: {told}") from None
+        advice = "and then search with them: the same `autotune joint` with --run and that folder"
+        raise RunInterrupted(stopped.run, stopped.command, f"autotune: {advice}") from None

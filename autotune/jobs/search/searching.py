@@ -68,7 +68,7 @@ from autotune.studies.run import (
     Outcome,
     Study,
     StudyRequest,
-    faults_told,
+    explained_faults,
     found_of,
     hidden,
     nearest_text,
@@ -226,7 +226,7 @@ class Search:
             LiveProgress() as progress,
             brought(prepared.step, prepared.command, chosen, progress, choice=choice) as workload,
             self._folder(prepared) as folder,
-            faults_told(
+            explained_faults(
                 f"what was measured is in {folder.path}: autotune {name} --resume {folder.path}"
             ),
             stop_on_interrupt(how_to_resume(folder.path, name)) as interrupted,
@@ -417,7 +417,7 @@ class _OpenSearch:
         done = 0
         record = recorder(self._folder)
 
-        def told(kind: str, what: dict[str, Any], measured: Measured) -> None:
+        def on_measured(kind: str, what: dict[str, Any], measured: Measured) -> None:
             nonlocal done
             done += 1
             record(kind, what, measured)
@@ -427,7 +427,7 @@ class _OpenSearch:
         graph = pools.forms[form].graph if pools else self._workload.graph
         planning = PlanRun(
             self._steps, self._workload.runners[form], graph, study.objective, study.limits, study.seed,
-            self._blocks, told, self._interrupted, used,
+            self._blocks, on_measured, self._interrupted, used,
         )  # fmt: skip
         try:
             return planning.run(chosen)

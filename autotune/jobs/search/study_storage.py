@@ -16,7 +16,7 @@ from autotune.studies.run import (
     Study,
     StudyRequest,
     default_url,
-    faults_told,
+    explained_faults,
     hidden,
     identity_id,
     is_of,
@@ -60,16 +60,16 @@ def _name(search: SearchRequest, request: StudyRequest, soc: str, options: Seque
     device = search.emulate or soc
     whole = identity_id(request.space, request.objective, request.limits, request.workload)
     workload = _workload_name(search, "emulated step")
-    told = ", ".join(
+    sizes = ", ".join(
         [f"{search.command_name} {request.objective} {workload} on {device}", *options]
     )
-    return f"{told[:_LONGEST_NAME]} {whole}"
+    return f"{sizes[:_LONGEST_NAME]} {whole}"
 
 
 def _step_options(step: StepRequest | None) -> Iterator[str]:
     """Yields options of a step that are not left at their defaults, without its model, batch size and runs."""
-    told = {} if step is None else step.to_json()
-    for name, value in told.items():
+    form = {} if step is None else step.to_json()
+    for name, value in form.items():
         if value and name not in ("model", "batch", "runs", "gpu_runs"):
             text = " ".join(value) if isinstance(value, list) else value
             yield f"{name.replace('_', '-')} {text}"
@@ -110,7 +110,7 @@ def shared_study(search: SearchRequest, request: StudyRequest) -> Study | None:
     if search.storage is None:
         return None
     storage = open_storage(search.storage)
-    with faults_told(f"see whether {hidden(search.storage)} answers"):
+    with explained_faults(f"see whether {hidden(search.storage)} answers"):
         return study_of(request, storage, search.study or _STUDY)
 
 
@@ -125,7 +125,7 @@ def with_study_name(search: SearchRequest, request: StudyRequest, soc: str) -> S
     if search.storage is not None:
         storage = open_storage(search.storage)
         asked = (request.space, request.objective, request.limits, request.workload)
-        with faults_told(f"see whether {hidden(search.storage)} answers"):
+        with explained_faults(f"see whether {hidden(search.storage)} answers"):
             before = [n for n in _names_before(search, request, soc) if is_of(storage, n, *asked)]
             names = before + names
     return replace(search, study=names[0])

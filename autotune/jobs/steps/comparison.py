@@ -142,13 +142,13 @@ def _compared(
         nonlocal done
         message = ""
         for _ in range(_ATTEMPTS):
-            told = measures.measured(bench.run(settings[side]))
-            record("run", {"side": side}, told)
-            if (value := _value(told, request.by)) is not None:
+            measured = measures.measured(bench.run(settings[side]))
+            record("run", {"side": side}, measured)
+            if (value := _value(measured, request.by)) is not None:
                 done += 1
                 progress.step(done, request.names[side])
                 return value
-            message = told.message or "no joules above idle"
+            message = measured.message or "no joules above idle"
         raise StableDeviceError(
             f"{bench.info.serial}: '{request.names[side]}' cannot be measured: {message}",
             hint=f"see {folder.path}/events.jsonl",
@@ -163,10 +163,10 @@ def _setting(point: dict[str, Any], clusters: Any) -> Setting:
     return setting_of(clusters, None if alone else CpuConfiguration.from_json(point, names))
 
 
-def _value(told: Measured, by: By) -> float | None:
-    if told.figures is None:
+def _value(measured: Measured, by: By) -> float | None:
+    if measured.figures is None:
         return None
-    value = told.figures.time_s if by == "time" else told.figures.energy_j
+    value = measured.figures.time_s if by == "time" else measured.figures.energy_j
     return value if value is not None and value > 0 else None
 
 

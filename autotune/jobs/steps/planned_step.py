@@ -159,14 +159,14 @@ def _measured(
     messages: list[str] = []
     done = 0
 
-    def told(what: CpuConfiguration | None, measured: Measured) -> None:
+    def on_measured(what: CpuConfiguration | None, measured: Measured) -> None:
         nonlocal done
         done += 1
         progress.step(done, "the plan" if what else "the default")
         if measured.message:
             messages.append(measured.message)
 
-    finals = measure_again(steps, [planned], blocks=_BLOCKS, seed=1, told=told)
+    finals = measure_again(steps, [planned], blocks=_BLOCKS, seed=1, on_measured=on_measured)
     mine, own = (
         next((final for final in finals if final.configuration == key), None)
         for key in (planned, None)

@@ -80,16 +80,16 @@ def recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | Non
         if measured is None:
             folder.event(kind, **what)
             return
-        told = dict(measured.raw or {})
+        raw = dict(measured.raw or {})
         # Runs that do not count come first, in the order of their measurement.
-        told["rejected"] = [
+        raw["rejected"] = [
             {
                 **{k: v for k, v in one.items() if k != "records"},
                 "raw": folder.raw(one["records"]),
             }
-            for one in told.get("rejected", ())
+            for one in raw.get("rejected", ())
         ]
-        name = folder.raw(told.pop("records", ()))
+        name = folder.raw(raw.pop("records", ()))
         figures = measured.figures
         folder.event(
             kind,
@@ -98,7 +98,7 @@ def recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | Non
             message=measured.message,
             figures=vars(figures) if figures else None,
             raw=name,
-            **told,
+            **raw,
         )
 
     return record

@@ -73,11 +73,11 @@ def check_comparable(first: Run, second: Run) -> Kind:
         run.ended()
     works = [_workload(run.about) for run in (first, second)]
     if works[0] != works[1]:
-        told = [
+        subjects = [
             ", ".join(str(value) for value in work if value) or "another program" for work in works
         ]
         raise UsageError(
-            f"{first.path} is of {told[0]}, and {second.path} of {told[1]}",
+            f"{first.path} is of {subjects[0]}, and {second.path} of {subjects[1]}",
             hint="runs of one model and one batch size can be compared",
         )
     return kinds[0]
@@ -162,8 +162,8 @@ def _warnings(first: Run, second: Run) -> list[str]:
         found.append(f"the devices differ: {names[0]} and {names[1]}")
     elif devices[0].get("serial") != devices[1].get("serial"):
         found.append(f"two devices: {devices[0].get('serial')} and {devices[1].get('serial')}")
-    for word, told in (("measured by a model", _emulated), ("measured on a stand-in", _stand_in)):
-        sides = [told(first), told(second)]
+    for word, source in (("measured by a model", _emulated), ("measured on a stand-in", _stand_in)):
+        sides = [source(first), source(second)]
         if all(sides):
             found.append(f"both runs were {word}")
         elif any(sides):

@@ -112,12 +112,12 @@ def _kernels(found: Mapping[str, Any], runs: Sequence[Run]) -> list[tuple[str, s
         for number, task in enumerate(found["tasks"], start=1)
         if task["ratio"]
     ]
-    told = _only(found)
+    unmatched = _only(found)
     return [
         *sections,
         ("Time of a step by role", stacked("Time of a step by role", "ms a step", names, rows)),
         ("Each kernel", intervals("Time of each kernel", "first / second, tuned", ratios)
-         + told + table(KERNEL_COLUMNS, kernel_rows(found), KERNEL_COLUMNS[:1] + KERNEL_COLUMNS[3:8],
+         + unmatched + table(KERNEL_COLUMNS, kernel_rows(found), KERNEL_COLUMNS[:1] + KERNEL_COLUMNS[3:8],
                         KERNEL_NARROW)),
     ]  # fmt: skip
 

@@ -19,8 +19,8 @@ def device_name(device: Mapping[str, Any]) -> str:
 
 def emulated_notice(device: Mapping[str, Any]) -> str:
     """Returns the notice that figures come from a model; empty for a real device."""
-    told = device.get("emulated") or ""
-    return emulated_text(told) if told else ""
+    emulated = device.get("emulated") or ""
+    return emulated_text(emulated) if emulated else ""
 
 
 def request_section(

@@ -50,11 +50,11 @@ def _verdict(names: Sequence[str], result: Mapping[str, Any]) -> str:
         for name, side in zip(names, ("first", "second"), strict=True)
     ]
     what = f"{result['by']}, {names[0]} over {names[1]}"
-    told = f"<p>{escape(shown)}, after {result['blocks']} blocks.</p>"
+    note = f"<p>{escape(shown)}, after {result['blocks']} blocks.</p>"
     ratio = Ratio("ratio", result["ratio"], result["ci"], f"{shown}.")
     return (
         table(("name", "configuration", "threads"), rows, ("threads",))
-        + told
+        + note
         + intervals("Ratio of the two configurations", what, [ratio])
     )
 

@@ -100,8 +100,8 @@ def _models(result: Mapping[str, Any]) -> str:
     error = result["model_error"]
     if not error:
         return "<p>Too little was measured to say.</p>"
-    told = ", ".join(f"{name} {value:.1%}" for name, value in error["left_out"].items())
-    html = f"<p>Model error, leave-one-out (median): {told}.</p>"
+    errors = ", ".join(f"{name} {value:.1%}" for name, value in error["left_out"].items())
+    html = f"<p>Model error, leave-one-out (median): {errors}.</p>"
     constants = error["constants"]
     names = ("a_s", "b_s_ghz", "c_w", "d_w", "g")
     rows = [
@@ -129,8 +129,8 @@ def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             ],
             ("after trials",),
         )
-        told = "<p>The fastest of the first three again, over its first two runs (98 %):</p>"
-        sections.append(("Drift", told + drift))
+        note = "<p>The fastest of the first three again, over its first two runs (98 %):</p>"
+        sections.append(("Drift", note + drift))
     if challenges:
         verdicts = table(
             ("challenger", "best by then", "blocks", "best / challenger", "verdict"),

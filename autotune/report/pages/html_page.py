@@ -83,13 +83,13 @@ def page(title: str, notices: Sequence[str], sections: Sequence[tuple[str, str]]
     body = "\n".join(
         f"<section>\n<h2>{escape(heading)}</h2>\n{html}\n</section>" for heading, html in sections
     )
-    told = "".join(f'<p class="notice">{escape(notice)}</p>\n' for notice in notices if notice)
+    warnings = "".join(f'<p class="notice">{escape(notice)}</p>\n' for notice in notices if notice)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{told}{body}\n</main>\n</body>\n</html>\n"
+        f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{warnings}{body}\n</main>\n</body>\n</html>\n"
     )
 
 

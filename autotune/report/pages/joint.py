@@ -41,8 +41,8 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     ratios = []
     for name, (word, _) in GAINS.items():
         if (ratio := other[name]) is not None:
-            told = gain_text(name, "joint", "tuning kernels first, then cores", ratio)
-            ratios.append(Ratio(word, ratio["ratio"], ratio["ci"], f"{told}."))
+            text = gain_text(name, "joint", "tuning kernels first, then cores", ratio)
+            ratios.append(Ratio(word, ratio["ratio"], ratio["ci"], f"{text}."))
     best = other["best"]
     joules = f", {best['energy_j']:.4g} J" if best["energy_j"] is not None else ""
     html = (
@@ -195,14 +195,14 @@ def _schedules(plans: Sequence[Plan]) -> str:
         (name, one["role"], *(", ".join(one["chosen"].get(group, ())) or "-" for group in groups))
         for name, one in sorted(kernels.items(), key=lambda item: item[0] not in unlike)
     ]
-    told = (
+    note = (
         f"<p>Formulation and the first letters of the schedule's digest, by the clusters that plans train on. "
         f"{len(unlike)} of {len(kernels)} kernels, which come first, have unlike schedules on unlike clusters.</p>"
         if len(groups) > 1
         else "<p>Formulation and the first letters of the schedule's digest. All plans train on the same "
         "clusters.</p>"
     )
-    return told + table(("kernel", "role", *groups), rows)
+    return note + table(("kernel", "role", *groups), rows)
 
 
 def _number(value: float | None) -> str:

@@ -153,8 +153,10 @@ def _measured(step: Mapping[str, Any] | None) -> list[tuple[str, str]]:
             ends = f", {one['ci'][0]:.3g}-{one['ci'][1]:.3g}" if one["ci"] else ""
             ratio = f" (tuned is {one['tuned_is_faster']:.3g}x as fast{ends})"
         rows.append((f"{name}, measured", _ms(one["ms"]) + ratio))
-    told = f"{step['threads']} threads, {step['blocks']} interleaved blocks; intervals of 95 %"
-    return [*rows, ("measured with", told)]
+    conditions = (
+        f"{step['threads']} threads, {step['blocks']} interleaved blocks; intervals of 95 %"
+    )
+    return [*rows, ("measured with", conditions)]
 
 
 def _step_plot(steps: Sequence[tuple[int, float]], trials: int) -> str:
@@ -197,17 +199,17 @@ def _each(
         return without or "<p>No candidate was tried.</p>"
     x = Axis("trials of the run", 0.0, max(trials, 1))
     y = Axis("speed-up over the untuned default", 1.0 / 1.1, highest * 1.1, True)
-    told = "<p>By the single measurements of the search; the final benchmark decides.</p>"
-    return many("Best so far of each kernel", x, y, plots) + told + without
+    note = "<p>By the single measurements of the search; the final benchmark decides.</p>"
+    return many("Best so far of each kernel", x, y, plots) + note + without
 
 
 def _speedups(numbered: Sequence[tuple[int, TaskResult]]) -> str:
     shown = [(n, t) for n, t in numbered if t.speedup is not None and t.digest not in ("", DEFAULT)]
     shown.sort(key=lambda one: -one[1].saved_ms)
     kept = sum(task.digest == DEFAULT for _, task in numbered)
-    told = f"<p>{kept} of {len(numbered)} kernels keep the untuned default.</p>" if kept else ""
+    note = f"<p>{kept} of {len(numbered)} kernels keep the untuned default.</p>" if kept else ""
     if not shown:
-        return told or "<p>None is known.</p>"
+        return note or "<p>None is known.</p>"
     rows = [
         Ratio(
             name_of(number, task),
@@ -220,7 +222,7 @@ def _speedups(numbered: Sequence[tuple[int, TaskResult]]) -> str:
     ]
     what = "untuned / tuned time" + (", 95 % interval" if any(t.ci for _, t in shown) else "")
     order = "<p>Those that save most of a step's time come first.</p>"
-    return intervals("Speed-up of each kernel", what, rows) + order + told
+    return intervals("Speed-up of each kernel", what, rows) + order + note
 
 
 def _by_role(result: Result) -> str:
@@ -260,8 +262,8 @@ def _kernels(numbered: Sequence[tuple[int, TaskResult]]) -> str:
                 str(len(task.pool)),
             )
         )  # fmt: skip
-    told = "<p>Those that save most of a step's time come first. kernels.csv has their whole names.</p>"
-    return told + table(_COLUMNS, rows, _NUMBERS, _NARROW)
+    note = "<p>Those that save most of a step's time come first. kernels.csv has their whole names.</p>"
+    return note + table(_COLUMNS, rows, _NUMBERS, _NARROW)
 
 
 def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, History]) -> str:
@@ -291,7 +293,7 @@ def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, Histor
         for _, task in numbered
         for one in task.pool
     ]
-    told = (
+    parts = (
         download_table("kernels.csv", _CSV_COLUMNS, kernels),
         download_table(
             "trials.csv",
@@ -302,7 +304,7 @@ def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, Histor
         if pools
         else "",
     )
-    return "".join(told)
+    return "".join(parts)
 
 
 def _failures(events: Sequence[Mapping[str, Any]]) -> str:

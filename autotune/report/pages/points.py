@@ -113,8 +113,8 @@ def front_plot(
     for number, p in enumerate(result["pareto"], start=1):
         if p["energy_j"] > 0:
             plan = f"pareto-{number}" if f"pareto-{number}" in plans else ""
-            told = f"{plan}{': ' if plan else ''}{configuration_text(p)}"
-            front.append(Point(p["time_s"], p["energy_j"], told, True, plan))
+            label = f"{plan}{': ' if plan else ''}{configuration_text(p)}"
+            front.append(Point(p["time_s"], p["energy_j"], label, True, plan))
     own = result["default"]
     if own and (own["energy_j"] or 0) > 0:
         points.append(
@@ -189,6 +189,6 @@ def heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
                 )
             )
     if not sections:
-        told = "<p>No cluster was measured alone in three configurations, which a map of them needs.</p>"
-        sections.append(("Cores and clocks", told))
+        note = "<p>No cluster was measured alone in three configurations, which a map of them needs.</p>"
+        sections.append(("Cores and clocks", note))
     return sections

@@ -126,9 +126,9 @@ def _by_role(roles: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         ("Time", chart("ms a step", "time_s", None)),
     ]
     if any(row["energy_j"] is not None for row in roles):
-        told = "<p>Pale: too short to separate. Lines: one standard deviation to each side.</p>"
+        note = "<p>Pale: too short to separate. Lines: one standard deviation to each side.</p>"
         sections.insert(
-            0, ("Energy", chart("mJ a step, above idle", "energy_j", "deviation_j") + told)
+            0, ("Energy", chart("mJ a step, above idle", "energy_j", "deviation_j") + note)
         )
     return sections
 
@@ -146,8 +146,8 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     apart = len(borders) <= _MOST_BORDERS
     series = _watts(*_thinned(times, watts, every), idle, x)
     whole = charts.lines("Power over the run", x, y, series, borders=borders if apart else ())
-    told = ", with the steps' borders" if apart else ""
-    sections = [(f"Power over the run{told}", whole)]
+    bordered = ", with the steps' borders" if apart else ""
+    sections = [(f"Power over the run{bordered}", whole)]
     counted = steps[-result["steps"] :]
     calls = result["operators"]
     shown = counted[: max(1, _MOST_CALLS // max(1, len(calls)))]
@@ -208,9 +208,9 @@ def _watts(
 def _calls(result: Mapping[str, Any]) -> str:
     calls = result["operators"]
     short = sum(not call["apart"] for call in calls)
-    told = ""
+    note = ""
     if result["energy_j"] is not None and short:
-        told = (
+        note = (
             f"<p>~: too short to separate: the power of {short} of {len(calls)} calls is not known "
             "within 15 % of the step's.</p>"
         )
@@ -225,7 +225,7 @@ def _calls(result: Mapping[str, Any]) -> str:
         ],
     )
     longest = sorted(numbered, key=lambda call: -call["time_s"])
-    return told + _table(("number", "name"), longest) + data
+    return note + _table(("number", "name"), longest) + data
 
 
 def _table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -65,14 +65,14 @@ class Small:
 
     Attributes:
         label: Text above it.
-        told: Text below the label.
+        description: Text below the label.
         xs: Horizontal values, ascending.
         ys: As many vertical values; they form a stepped line.
         title: Text that is shown under the pointer.
     """
 
     label: str
-    told: str
+    description: str
     xs: Sequence[float]
     ys: Sequence[float]
     title: str = ""
@@ -99,8 +99,8 @@ def bars(title: str, unit: str, rows: Sequence[Bar]) -> str:
         if row.deviation > 0:
             ends = [_at(axis, row.value + side * row.deviation) for side in (-1, 1)]
             parts.append(_whisker(ends, top))
-    told = f"{len(rows)} bars, {span([row.value for row in rows])} {unit}. {_said(rows)}"
-    return drawing(title, told, parts, TOP + _BAR * len(rows) + _BELOW)
+    description = f"{len(rows)} bars, {span([row.value for row in rows])} {unit}. {_said(rows)}"
+    return drawing(title, description, parts, TOP + _BAR * len(rows) + _BELOW)
 
 
 def stacked(
@@ -130,11 +130,11 @@ def stacked(
     bottom = TOP + _BAR * len(rows) + _BELOW
     kinds = [(name, f"fill c{number % COLOURS}", 10) for number, name in enumerate(names)]
     below, high = legend(kinds, bottom + 10)
-    told = " ".join(
+    description = " ".join(
         f"{name}: {', '.join(f'{n} {v:.4g}' for n, v in zip(names, values, strict=True))}."
         for name, values in rows
     )
-    return drawing(title, f"{unit}. {told}", [*drawn, *below], bottom + high)
+    return drawing(title, f"{unit}. {description}", [*drawn, *below], bottom + high)
 
 
 def intervals(title: str, what: str, rows: Sequence[Ratio]) -> str:
@@ -159,10 +159,10 @@ def intervals(title: str, what: str, rows: Sequence[Ratio]) -> str:
             f'<circle cx="{_at(axis, row.value):.1f}" cy="{top + _BAR / 2}" r="4.5" class="dot c0">'
             f"<title>{escape(row.title or row.label)}</title></circle>"
         )
-    told = f"{len(rows)} ratios, {span([row.value for row in rows])}: {what}. " + " ".join(
+    description = f"{len(rows)} ratios, {span([row.value for row in rows])}: {what}. " + " ".join(
         row.title for row in rows[:12]
     )
-    return drawing(title, told, parts, bottom + _BELOW)
+    return drawing(title, description, parts, bottom + _BELOW)
 
 
 def many(title: str, x: Axis, y: Axis, plots: Sequence[Small]) -> str:
@@ -180,7 +180,7 @@ def many(title: str, x: Axis, y: Axis, plots: Sequence[Small]) -> str:
         row, column = divmod(number, _COLUMNS)
         left, top = _GAP + column * (wide + _GAP), _HEAD + row * (_SMALL + _HEAD + 8)
         parts.append(label(left, top - 19, plot.label, "label", wide))
-        parts.append(label(left, top - 4, plot.told, "tick", wide))
+        parts.append(label(left, top - 4, plot.description, "tick", wide))
         parts.append(
             f'<rect x="{left:.1f}" y="{top}" width="{wide:.1f}" height="{_SMALL}" class="box">'
             f"<title>{escape(plot.title)}</title></rect>"
@@ -198,10 +198,10 @@ def many(title: str, x: Axis, y: Axis, plots: Sequence[Small]) -> str:
         label(_GAP, bottom + 12, f"across: {x.label}, {x.low:.4g} to {x.high:.4g}", "tick")
     )
     parts.append(label(_GAP, bottom + 30, f"up: {y.label}, {y.low:.3g} to {y.high:.3g}", "tick"))
-    told = f"{len(plots)} small plots of {y.label} over {x.label}. " + " ".join(
+    description = f"{len(plots)} small plots of {y.label} over {x.label}. " + " ".join(
         plot.title for plot in plots[:12]
     )
-    return drawing(title, told, parts, bottom + 40)
+    return drawing(title, description, parts, bottom + 40)
 
 
 def _rows(axis: Axis, labels: Sequence[str]) -> list[str]:

@@ -150,11 +150,11 @@ def scatter(
         parts += _beside(at_x, at_y, text, taken)
     named = [(n, f"fill c{c}", 4) for c, (n, _) in zip(colours, joined, strict=True)]
     below, high = legend(named, HEIGHT + 10) if len(joined) > 1 else ([], 0)
-    told = (
+    description = (
         f"{len(points)} points; {x.label} {span([p.x for p in points])}; "
         f"{y.label} {span([p.y for p in points])}."
     )
-    return drawing(title, told, [*parts, *below], HEIGHT + high)
+    return drawing(title, description, [*parts, *below], HEIGHT + high)
 
 
 def _beside(
@@ -224,11 +224,11 @@ def lines(
         entries.append((one.name, f"fill {colour}", 4))
     entries += [(kind, f"fill {shade}", 10) for kind, shade in shades.items()]
     below, high = legend(entries, HEIGHT + 10)
-    told = (
+    description = (
         "; ".join(f"{one.name}: {span(one.ys)}" for one in series)
         + f" ({y.label}); {x.label} {x.low:.4g} to {x.high:.4g}."
     )
-    return drawing(title, told, [*parts, *below], HEIGHT + high)
+    return drawing(title, description, [*parts, *below], HEIGHT + high)
 
 
 def heat_map(
@@ -253,10 +253,10 @@ def heat_map(
         unit: Unit of the values.
     """
     known = [value for row in cells for value in row if value is not None and value > 0]
-    told = f"{len(known)} values in {unit}, {span(known)}; {column_label} by {row_label}."
+    description = f"{len(known)} values in {unit}, {span(known)}; {column_label} by {row_label}."
     parts = axis_labels(column_label, row_label)
     if not known:
-        return drawing(title, told, parts)
+        return drawing(title, description, parts)
     colour = Axis.over("", known, logarithmic=True)
     wide = (WIDTH - LEFT - RIGHT) / len(columns)
     high = (HEIGHT - TOP - BOTTOM) / len(rows)
@@ -283,4 +283,4 @@ def heat_map(
         middle = LEFT + (c + 0.5) * wide
         if c % every == 0 and middle + room_of(heading) / 2 < WIDTH:
             parts.append(label(middle, HEIGHT - BOTTOM + 16, heading, "tick middle"))
-    return drawing(title, told, parts)
+    return drawing(title, description, parts)

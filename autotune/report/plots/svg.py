@@ -105,8 +105,8 @@ def fitted(text: str, room: float) -> str:
 def label(x: float, y: float, text: str, kind: str, room: float | None = None) -> str:
     """Draws a text. If it is cut to its room, the whole text is shown under the pointer."""
     shown = text if room is None else fitted(text, room)
-    told = f"<title>{escape(text)}</title>" if shown != text else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{told}{escape(shown)}</text>'
+    tooltip = f"<title>{escape(text)}</title>" if shown != text else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{tooltip}{escape(shown)}</text>'
 
 
 def frame(x: Axis, y: Axis) -> list[str]:
@@ -170,12 +170,12 @@ def legend(entries: Sequence[tuple[str, str, int]], top: float) -> tuple[list[st
     return parts, 18 * -(-len(entries) // columns)
 
 
-def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT) -> str:
+def drawing(title: str, description: str, parts: Sequence[str], height: float = HEIGHT) -> str:
     """Returns a plot.
 
     Args:
         title: Title for people who cannot see it.
-        told: Description of its content, also for people who cannot see it.
+        description: Description of its content, also for people who cannot see it.
         parts: Its elements.
         height: Height in the units of `WIDTH`.
     """
@@ -183,7 +183,7 @@ def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT)
     return (
         f'<div class="plot"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg">\n'
-        f"<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>\n{inside}\n</svg></div>"
+        f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>\n{inside}\n</svg></div>"
     )
 
 

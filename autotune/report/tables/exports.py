@@ -156,9 +156,9 @@ def _t4_result(
 ) -> dict[str, Any]:
     # If another process of a shared study measured a trial, its time is in that process's folder.
     known = event.get("time")
-    told = {} if known is None else {"timestamp": datetime.fromtimestamp(known, UTC).isoformat()}
+    stamp = {} if known is None else {"timestamp": datetime.fromtimestamp(known, UTC).isoformat()}
     return {
-        **told,
+        **stamp,
         "configuration": configuration,
         "times": {"runtimes": runtimes},
         "invalidity": invalidity,

@@ -76,8 +76,8 @@ class DeviceBench:
             return Measured("invalid", "; ".join(run.marks) or "no joules", raw=raw)
         figures = Figures(run.time_s, run.energy_j, run.celsius, run.memory_bytes, run.deviation_j)
         if unknown := self._limits.unknown(figures):
-            told = ", ".join(name.partition("_")[0] for name in unknown)
-            return Measured("invalid", f"limited, and not known: {told}", raw=raw)
+            names = ", ".join(name.partition("_")[0] for name in unknown)
+            return Measured("invalid", f"limited, and not known: {names}", raw=raw)
         return Measured("ok", figures=figures, raw=raw)
 
 

@@ -50,15 +50,15 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the choice as events store it."""
-        told: dict[str, Any] = {"chosen": list(self.schedules), "form": self.form}
-        return {**told, "gpu": list(self.gpu)} if self.gpu else told
+        event: dict[str, Any] = {"chosen": list(self.schedules), "form": self.form}
+        return {**event, "gpu": list(self.gpu)} if self.gpu else event
 
     @classmethod
-    def of_event(cls, told: Mapping[str, Any]) -> Choice | None:
+    def of_event(cls, event: Mapping[str, Any]) -> Choice | None:
         """Returns the choice in an event; None if the event has none."""
-        if not told.get("chosen"):
+        if not event.get("chosen"):
             return None
-        return cls(tuple(told["chosen"]), told.get("form", 0), tuple(told.get("gpu", ())))
+        return cls(tuple(event["chosen"]), event.get("form", 0), tuple(event.get("gpu", ())))
 
     def check(self, pools: Sequence[tuple[int, int]], forms: int) -> None:
         """Checks that a search has this choice.
@@ -160,20 +160,20 @@ class JointBench:
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
         """See `Bench.measure`. The default is measured with untuned kernels."""
         choice = self.untuned if configuration is None else self.choose(configuration)
-        told: dict[str, Any] = choice.to_json()
+        event: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:
-            told |= self._told(configuration, choice)
+            event |= self._predictions(configuration, choice)
         measured = self.steps.measure(configuration, choice)
-        raw = {**(measured.raw or {}), **told}
+        raw = {**(measured.raw or {}), **event}
         self._take(configuration, choice, measured.figures, raw)
-        memo = {**told, "task_s": raw.get("task_s"), "gpu_s": raw.get("gpu_s")}
+        memo = {**event, "task_s": raw.get("task_s"), "gpu_s": raw.get("gpu_s")}
         return replace(measured, raw=raw, memo=memo)
 
-    def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
+    def predicted(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
         """Predicts the sum of a step's calls: `time_s`, and `energy_j` or None."""
-        return dict(self._told(configuration, choice)["foretold"])
+        return dict(self._predictions(configuration, choice)["foretold"])
 
-    def _told(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
+    def _predictions(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
         """Predicts figures of a step and seconds of a call of each task, as events store them."""
         seconds, joules = self.predict(configuration)
         rows, times = self.model.table.rows(choice.rows), self._on_cpu(choice)
@@ -277,47 +277,47 @@ class JointBench:
         with reading("the study of several processes"):
             for trial in self.others():
                 if trial.memo and trial.figures is not None and trial.configuration not in self.ran:
-                    told = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
-                    self.recall(trial.configuration, told)
+                    event = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
+                    self.recall(trial.configuration, event)
 
     def settle(self) -> None:
         """Fixes one choice for each configuration from now on: the best one known, or the one already fixed."""
         self._settled = dict(self._again)
 
-    def recall(self, configuration: CpuConfiguration | None, told: Mapping[str, Any]) -> None:
+    def recall(self, configuration: CpuConfiguration | None, event: Mapping[str, Any]) -> None:
         """Learns from a measurement by an earlier part of the search, or by another process.
 
         Args:
             configuration: The configuration that was measured.
-            told: `event`, `chosen`, `form`, `task_s` and `figures`, as events store them.
+            event: `event`, `chosen`, `form`, `task_s` and `figures`, as events store them.
 
         Raises:
             Unreadable: It has a schedule or a form that this search does not have.
         """
-        choice = Choice.of_event(told)
-        if choice is not None and told.get("figures"):
+        choice = Choice.of_event(event)
+        if choice is not None and event.get("figures"):
             choice.check(self.model.table.pools(), len(self.counts))
-            if told["event"] == "final" and configuration is not None:
+            if event["event"] == "final" and configuration is not None:
                 self._again[configuration] = choice
-            self._take(configuration, choice, Figures(**told["figures"]), told)
+            self._take(configuration, choice, Figures(**event["figures"]), event)
 
     def _take(
         self,
         configuration: CpuConfiguration | None,
         choice: Choice,
         figures: Figures | None,
-        told: Mapping[str, Any],
+        event: Mapping[str, Any],
     ) -> None:
-        task_s: Sequence[float | None] = told.get("task_s") or ()
+        task_s: Sequence[float | None] = event.get("task_s") or ()
         if figures is None:
             return
         if self.placing is not None and choice.gpu:
             self.placing.learn(
-                choice.form, told.get("gpu_s") or (), figures.energy_j, self._cpu_joules(configuration, choice)
+                choice.form, event.get("gpu_s") or (), figures.energy_j, self._cpu_joules(configuration, choice)
             )  # fmt: skip
         if configuration is None:
             return
-        self.errors.take(told, figures, choice.form, task_s)
+        self.errors.take(event, figures, choice.form, task_s)
         self.ran[configuration] = choice
         self._forms_tried[choice.form] += 1
         if figures.energy_j is not None:

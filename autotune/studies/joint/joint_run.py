@@ -166,8 +166,8 @@ class JointRun:
         theirs = found_of(self._sequential.study.request, other)
         if mine.best is None or theirs.best is None:
             return JointOutcome(outcome, None, placement)
-        told = self._compared(mine, theirs, other, self._sequential.bench)
-        return None if told is None else JointOutcome(outcome, told, placement)
+        comparison = self._compared(mine, theirs, other, self._sequential.bench)
+        return None if comparison is None else JointOutcome(outcome, comparison, placement)
 
     def _placement_run(self) -> PlacementRun | None:
         """Measures what the search must know about the GPU; returns None if no GPU takes part in the step."""
@@ -257,35 +257,35 @@ class JointRun:
         pairs = self._beside(rivals, kept)
         if pairs is None:
             return None
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "measured": len(other.trials),
             "best": best_point(theirs, other, self._names),
             "blocks": len(pairs),
             "front": _fronts(mine, theirs),
         }
         for name in ("time_s", "energy_j"):
-            told[name] = _ratio(pairs, name, self._study.request.seed)
-        return told
+            result[name] = _ratio(pairs, name, self._study.request.seed)
+        return result
 
     def _beside(
         self, rivals: tuple[CpuConfiguration, CpuConfiguration], kept: KeptSchedules
     ) -> list[tuple[Figures, Figures]] | None:
         """Measures the best of both searches in interleaved blocks; returns None if interrupted."""
         known = [event for event in self._events if event["event"] == _BESIDE]
-        told = [rival.to_json(self._names) for rival in rivals]
-        if any(event["configuration"] != told[event["side"]] for event in known):
+        configurations = [rival.to_json(self._names) for rival in rivals]
+        if any(event["configuration"] != configurations[event["side"]] for event in known):
             known = []  # These measured another best, before further trials.
         self._progress.phase("both searches' best", 2 * self._blocks)
 
         def record(side: int, measured: Measured, done: int) -> None:
-            self._record(_BESIDE, {"side": side, "configuration": told[side]}, measured)
+            self._record(_BESIDE, {"side": side, "configuration": configurations[side]}, measured)
             self._progress.step(done, ("joint", "sequential")[side])
 
         mine, theirs = interleaved_blocks(
             [partial(self._bench.measure, rivals[0]), partial(kept.measure, rivals[1])],
             blocks=self._blocks,
             seed=self._study.request.seed,
-            told=record,
+            on_measured=record,
             interrupted=self._interrupted,
             earlier=[(event["side"], Measured.of_event(event)) for event in known],
         )

@@ -79,8 +79,8 @@ class PlacementRun:
         self._record(PROBE, {"configuration": None, **choice.to_json()}, measured)
         self._require(measured)
         assert measured.figures is not None
-        told = {"event": PROBE, **(measured.raw or {}), **choice.to_json()}
-        self._bench.recall(None, {**told, "figures": vars(measured.figures)})
+        probe = {"event": PROBE, **(measured.raw or {}), **choice.to_json()}
+        self._bench.recall(None, {**probe, "figures": vars(measured.figures)})
 
     @staticmethod
     def _require(measured: Measured) -> None:
@@ -156,9 +156,11 @@ class PlacementRun:
         """
         ran = {configuration: chosen, **self._bench.ran}
         every = list(ran)
-        told = [Figures(**self._bench.foretold(one, replace(ran[one], gpu=()))) for one in every]
-        known = self._objective == "latency" or all(one.energy_j is not None for one in told)
-        found = every[(best(self._objective, limits, told) if known else None) or 0]
+        figures = [
+            Figures(**self._bench.predicted(one, replace(ran[one], gpu=()))) for one in every
+        ]
+        known = self._objective == "latency" or all(one.energy_j is not None for one in figures)
+        found = every[(best(self._objective, limits, figures) if known else None) or 0]
         before, self._placing.only = self._placing.only, "cpu"
         choice = self._bench.choose(found)
         self._placing.only = before
@@ -192,7 +194,7 @@ class PlacementRun:
             known = []  # These measured other choices, before further trials.
         self._progress.phase("CPU and GPU", self._blocks * len(sides))
 
-        def told(side: int, measured: Measured, done: int) -> None:
+        def on_measured(side: int, measured: Measured, done: int) -> None:
             self._record(PLACED, about[names[side]], measured)
             self._progress.step(done, names[side])
 
@@ -200,7 +202,7 @@ class PlacementRun:
             [partial(self._bench.steps.measure, *sides[name]) for name in names],
             blocks=self._blocks,
             seed=self._seed,
-            told=told,
+            on_measured=on_measured,
             interrupted=self._interrupted,
             earlier=[(names.index(event["place"]), Measured.of_event(event)) for event in known],
         )
@@ -237,9 +239,9 @@ def _best(places: Mapping[str, Any], objective: Objective) -> str:
     """Returns the best place for a step: the CPU, unless another place is significantly better."""
     found = "cpu"
     least = np.inf
-    for name, told in _ratios(places, objective).items():
-        verdicts = {ratio["verdict"] for ratio in told}
-        value = np.prod([1 / ratio["ratio"] for ratio in told])
+    for name, ratios_of_name in _ratios(places, objective).items():
+        verdicts = {ratio["verdict"] for ratio in ratios_of_name}
+        value = np.prod([1 / ratio["ratio"] for ratio in ratios_of_name])
         if "better" in verdicts and "worse" not in verdicts and value < least:
             found, least = name, value
     return found
@@ -250,7 +252,7 @@ def _surely_best(places: Mapping[str, Any], objective: Objective) -> bool:
     ratios = _ratios(places, objective)
     return len(ratios) == len(places) - 1 and all(
         "worse" in verdicts and "better" not in verdicts
-        for verdicts in ({ratio["verdict"] for ratio in told} for told in ratios.values())
+        for verdicts in ({ratio["verdict"] for ratio in found} for found in ratios.values())
     )
 
 
@@ -262,7 +264,7 @@ def _ratios(places: Mapping[str, Any], objective: Objective) -> dict[str, list[d
         for name, place in places.items()
         if name != "cpu" and place is not None
     }
-    return {name: [one for one in told if one is not None] for name, told in every.items()}
+    return {name: [one for one in found if one is not None] for name, found in every.items()}
 
 
 def _figures(final: Final) -> dict[str, Any]:
@@ -282,11 +284,13 @@ def _shares(runs: Mapping[int, Measured]) -> dict[str, float] | None:
 
     Returns None if the program reported none.
     """
-    told = [(run.raw, run.figures.time_s) for run in runs.values() if run.raw and run.figures]
-    told = [(raw, time_s) for raw, time_s in told if raw.keys() >= WAYS.keys()]
-    if not told:
+    measured = [(run.raw, run.figures.time_s) for run in runs.values() if run.raw and run.figures]
+    measured = [(raw, time_s) for raw, time_s in measured if raw.keys() >= WAYS.keys()]
+    if not measured:
         return None
-    return {word: median([raw[way] / time_s for raw, time_s in told]) for way, word in WAYS.items()}
+    return {
+        word: median([raw[way] / time_s for raw, time_s in measured]) for way, word in WAYS.items()
+    }
 
 
 def _crossed(one: Crossed) -> dict[str, Any]:

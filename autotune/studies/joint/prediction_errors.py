@@ -21,7 +21,7 @@ class PredictionErrors:
 
     def take(
         self,
-        told: Mapping[str, Any],
+        event: Mapping[str, Any],
         figures: Figures,
         form: int,
         task_s: Sequence[float | None],
@@ -29,16 +29,16 @@ class PredictionErrors:
         """Adds a measured step.
 
         Args:
-            told: `foretold` and `foretold_s`, as events store them. Figures without a prediction are left out.
+            event: `foretold` and `foretold_s`, as events store them. Figures without a prediction are left out.
             figures: Measured figures of the step.
             form: Index of its form.
             task_s: Seconds of a call of each task; None for a task without calls.
         """
-        for name, value in (told.get("foretold") or {}).items():
+        for name, value in (event.get("foretold") or {}).items():
             real = getattr(figures, name)
             if value is not None and real is not None and real > 0:
                 self._errors[name].append(float(np.log(real / value)))
-        for predicted_s, real_s in zip(told.get("foretold_s") or (), task_s, strict=False):
+        for predicted_s, real_s in zip(event.get("foretold_s") or (), task_s, strict=False):
             if real_s is not None and predicted_s > 0 and real_s > 0:
                 self._errors["call_s"].append(float(np.log(real_s / predicted_s)))
         if figures.memory_bytes is not None:

@@ -47,7 +47,7 @@ MOST = 6
 """Most configurations that a plan may use."""
 _PHASES = {"forward": "forward", "data_grad": "backward", "weight_grad": "backward"}
 _SWITCH_LIMIT_S = 120.0
-Told = Callable[[str, dict[str, Any], Measured], None]
+OnMeasured = Callable[[str, dict[str, Any], Measured], None]
 
 
 def candidates(found: Found) -> list[CpuConfiguration]:
@@ -96,7 +96,7 @@ class PlanRun:
         limits: Limits to keep.
         seed: Seed of the orders and the bootstrap.
         blocks: How often a plan and the best single configuration are measured.
-        told: Called with each measurement, its kind and a description of its subject.
+        on_measured: Called with each measurement, its kind and a description of its subject.
         interrupted: Called between runs; returns whether to stop.
         used: Returns the schedule that each call uses under a configuration, by the call's number; None if each
             call has one.
@@ -109,7 +109,7 @@ class PlanRun:
     limits: Limits
     seed: int
     blocks: int
-    told: Told
+    on_measured: OnMeasured
     interrupted: Callable[[], bool] = lambda: False
     used: Callable[[CpuConfiguration], Mapping[int, int]] | None = None
 
@@ -157,10 +157,10 @@ class PlanRun:
             "configurations": [c.to_json(names) for c in used],
             "switch_s": costs.switch_s.tolist(),
             "single": _shown(every[0]) | {"number": 0},
-            "phases": None if coarse is None else self._told_plan(coarse, every[0], starts),
+            "phases": None if coarse is None else self._plan_json(coarse, every[0], starts),
             "operators": None
             if plan is None
-            else self._told_plan(plan, every[0], list(range(len(self.graph.nodes)))),
+            else self._plan_json(plan, every[0], list(range(len(self.graph.nodes)))),
             "measured": None,
         }
         if plan is not None and plan.changes and self.blocks:
@@ -175,7 +175,7 @@ class PlanRun:
         least = min(_value(self, figures) for figures in [every[0].figures, *kept])
         return plan if least / _value(self, plan.figures) > 1 + TIE else every[0]
 
-    def _told_plan(self, plan: Plan, alone: Plan, starts: Sequence[int]) -> dict[str, Any]:
+    def _plan_json(self, plan: Plan, alone: Plan, starts: Sequence[int]) -> dict[str, Any]:
         nodes = self.graph.nodes
         changes = [
             {
@@ -245,14 +245,14 @@ class PlanRun:
     def _switches(self, settings: Sequence[Setting]) -> list[list[float]]:
         file = self.bench.bring(settings_text(settings, self._clusters), "switches")
         observed = self.bench.observe(self.runner.switches(file), all_of(settings), _SWITCH_LIMIT_S)
-        self.told("switches", {}, Measured("ok", raw={"records": [observed.text]}))
+        self.on_measured("switches", {}, Measured("ok", raw={"records": [observed.text]}))
         try:
             return switch_seconds(observed.lines, len(settings))
         except ValueError as error:
             raise StableDeviceError(f"{self.bench.device.serial}: {error}") from error
 
     def _tell(self, kind: str, what: dict[str, Any], run: StepRun) -> None:
-        self.told(kind, what, DeviceBench(self.bench, needs_energy=False).measured(run))
+        self.on_measured(kind, what, DeviceBench(self.bench, needs_energy=False).measured(run))
 
     def _compared(
         self,

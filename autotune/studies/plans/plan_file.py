@@ -131,26 +131,26 @@ def read_plan(path: Path) -> StepPlan:
     if not path.exists():
         raise UsageError(f"no plan at {path}: there is no such file")
     try:
-        told = parse_json(read_bytes(path, DOCUMENT.bytes))
+        content = parse_json(read_bytes(path, DOCUMENT.bytes))
     except Unreadable as error:
         raise damaged(path, f"it is not JSON: {error}") from None
-    if not isinstance(told, dict) or told.get("kind") != KIND:
+    if not isinstance(content, dict) or content.get("kind") != KIND:
         raise UsageError(f"{path} is not a plan", hint="`autotune joint` writes plans")
-    if not is_version(told.get("schema_version"), PLAN_SCHEMA_VERSION):
+    if not is_version(content.get("schema_version"), PLAN_SCHEMA_VERSION):
         raise UsageError(
-            f"{path} is a plan of version {str(told.get('schema_version'))[:20]}, and this autotune reads "
+            f"{path} is a plan of version {str(content.get('schema_version'))[:20]}, and this autotune reads "
             f"{PLAN_SCHEMA_VERSION}",
             hint="search again with this version of autotune",
         )
-    check(path, told)
-    calls = told["calls"]
+    check(path, content)
+    calls = content["calls"]
     on_gpu = {number: call for number, call in enumerate(calls) if call["device"] == "gpu"}
     return StepPlan(
         path,
-        dict(told["device"]),
-        told["profile"] or "",
-        dict(told["step"]),
-        tuple(told["settings"]),
+        dict(content["device"]),
+        content["profile"] or "",
+        dict(content["step"]),
+        tuple(content["settings"]),
         tuple(call["setting"] for call in calls),
         tuple(call["kernel"] for call in calls),
         tuple(
@@ -160,7 +160,7 @@ def read_plan(path: Path) -> StepPlan:
             for call in calls
         ),
         {n: (call["gpu_kernel"], call["schedule"]["digest"]) for n, call in on_gpu.items()},
-        told["gpu"]["memory"] if on_gpu else "copy",
+        content["gpu"]["memory"] if on_gpu else "copy",
         _figures(calls),
-        dict(told["measured"]),
+        dict(content["measured"]),
     )

@@ -113,18 +113,18 @@ class _Plan(_Part):
     measured: _Measured
 
 
-def check(path: Path, told: Mapping[str, Any]) -> None:
+def check(path: Path, data: Mapping[str, Any]) -> None:
     """Refuses a plan that cannot be executed.
 
     Args:
         path: Its file.
-        told: The file's content.
+        data: The file's content.
 
     Raises:
         UsageError: Something is missing or wrong. The message gives the place, as a path of keys.
     """
     try:
-        plan = _Plan.model_validate(told)
+        plan = _Plan.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = _keys(first["loc"])
@@ -167,10 +167,10 @@ def _numbered(settings: Sequence[_Setting]) -> list[tuple[str, _Setting]]:
 
 
 def _keys(path: Sequence[str | int]) -> str:
-    told = ""
+    place = ""
     for key in path:
-        told += f"[{key}]" if isinstance(key, int) else f".{key}" if told else key
-    return told
+        place += f"[{key}]" if isinstance(key, int) else f".{key}" if place else key
+    return place
 
 
 def _short(value: Any) -> str:

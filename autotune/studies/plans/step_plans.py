@@ -47,10 +47,10 @@ def step_plan(
         profile: Profile of the model that measured in the search's process; None for a device.
     """
     names = [cluster.name for cluster in bench.clusters]
-    told = _Calls(bench, settings)
-    memory = plan_memory(graph, alignment=GPU_ALIGNMENT if told.on_gpu else ALIGNMENT)
+    planned = _Calls(bench, settings)
+    memory = plan_memory(graph, alignment=GPU_ALIGNMENT if planned.on_gpu else ALIGNMENT)
     calls = [
-        told.call(number, node, task, setting)
+        planned.call(number, node, task, setting)
         for number, (node, task, setting) in enumerate(
             zip(graph.nodes, of_call, setting_of_call, strict=True)
         )
@@ -65,9 +65,9 @@ def step_plan(
         "configuration": settings[0].configuration.to_json(names),
         "settings": [one.configuration.to_json(names) for one in settings],
         "calls": calls,
-        "gpu": told.gpu(),
+        "gpu": planned.gpu(),
         "memory": {"planned_bytes": memory.arena_bytes, "offsets": dict(memory.offsets)},
-        "predicted": told.step(calls),
+        "predicted": planned.step(calls),
         "measured": {
             name: point.get(name)
             for name in ("time_s", "energy_j", "memory_bytes", "celsius", "ci", "marks")

@@ -39,12 +39,12 @@ def named_calls(graph: StepGraph | None, profile: StepProfile) -> list[NamedCall
     """
     count = profile.calls.seconds.shape[1]
     if graph is None:
-        told = profile.calls.names or tuple(f"call {number}" for number in range(count))
+        names = profile.calls.names or tuple(f"call {number}" for number in range(count))
         # A name such as conv1.weight_grad contains its role.
-        roles = [name.rpartition(".")[2] for name in told]
+        roles = [name.rpartition(".")[2] for name in names]
         return [
             NamedCall(name, _OUTSIDE, role if role in ROLES else _OUTSIDE)
-            for name, role in zip(told, roles, strict=True)
+            for name, role in zip(names, roles, strict=True)
         ]
     if count != len(graph.nodes):
         raise ValueError(f"{count} calls were reported for a step with {len(graph.nodes)}")

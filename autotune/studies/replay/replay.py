@@ -140,8 +140,8 @@ def read_paper_table(path: Path) -> TableBench:
             setting = CpuConfiguration(
                 (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
             )
-            told = (row.get(_JOULES) or "").strip()
-            joules = None if told in _NOTHING else _measure(told, "J")
+            cell = (row.get(_JOULES) or "").strip()
+            joules = None if cell in _NOTHING else _measure(cell, "J")
             figures = Figures(_measure(row["time_s"], "s"), joules)
             found[setting] = figures
         except (KeyError, ValueError, TypeError, OverflowError) as error:
@@ -189,14 +189,14 @@ def _run_table(path: Path) -> TableBench:
     device = run.about["device"]
     clusters = tuple(Cluster(**_tuples(c)) for c in device["clusters"])
     names = [cluster.name for cluster in clusters]
-    told: dict[CpuConfiguration | None, list[Figures]] = {}
+    figures_of: dict[CpuConfiguration | None, list[Figures]] = {}
     for event in run.events:
         if event["event"] not in ("trial", "final") or event["figures"] is None:
             continue
         what = event["configuration"]
         key = CpuConfiguration.from_json(what, names) if what else None
-        told.setdefault(key, []).append(typed(Figures, event["figures"]))
-    found = {c: _median(figures) for c, figures in told.items()}
+        figures_of.setdefault(key, []).append(typed(Figures, event["figures"]))
+    found = {c: _median(figures) for c, figures in figures_of.items()}
     default = found.pop(None, None)
     if not found:
         raise UsageError(f"{path} holds no measurement")
@@ -266,12 +266,12 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
     ended: list[StudyTrial] = []
     missing = set(wanted)
 
-    def told(trial: StudyTrial, _: Measured) -> None:
+    def on_trial(trial: StudyTrial, _: Measured) -> None:
         ended.append(trial)
         missing.discard(trial.configuration)
 
     study = study_of(request, optuna.storages.InMemoryStorage(), "replay")
-    study.run(bench, told, lambda: not missing)
+    study.run(bench, on_trial, lambda: not missing)
     return Replayed(tuple(ended), wanted, len(ended))
 
 

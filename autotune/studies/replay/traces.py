@@ -89,8 +89,8 @@ def read_traces(folder: Path, network: str, batch: int, *, usb_alone: bool = Fal
 def _energy(source: str, missing: int, count: int) -> str:
     if missing == count:
         return f"energy is missing: {MISSING}"
-    told = f"joules of {source}, idle included"
-    return f"{told}; energy is missing of {missing} of {count} settings" if missing else told
+    text = f"joules of {source}, idle included"
+    return f"{text}; energy is missing of {missing} of {count} settings" if missing else text
 
 
 def configuration_of(folder: Path, runs: Sequence[TracedRun]) -> CpuConfiguration:

@@ -107,7 +107,7 @@ class CpuConfigRun:
         request = self._study.request
         self._progress.phase("configurations", request.trials)
         self._study.recall(self._events)
-        self._study.run(self._bench, self._told, self._interrupted, self._recorded)
+        self._study.run(self._bench, self._trial_ended, self._interrupted, self._recorded)
         if self._interrupted():
             return None
         beside = self._searched()
@@ -124,7 +124,7 @@ class CpuConfigRun:
             earlier = self._finals_before()
             done = 0
 
-            def told(configuration: CpuConfiguration | None, measured: Measured) -> None:
+            def on_measured(configuration: CpuConfiguration | None, measured: Measured) -> None:
                 nonlocal done
                 done += 1
                 what = configuration.to_json(self._names) if configuration else None
@@ -136,7 +136,7 @@ class CpuConfigRun:
                 again,
                 blocks=self._blocks,
                 seed=request.seed,
-                told=told,
+                on_measured=on_measured,
                 interrupted=self._interrupted,
                 earlier=earlier,
             )
@@ -171,7 +171,7 @@ class CpuConfigRun:
         self._record("trial", trial.proposal(self._names), measured)
         self._own.add(trial.configuration)
 
-    def _told(self, trial: StudyTrial, _: Measured) -> None:
+    def _trial_ended(self, trial: StudyTrial, _: Measured) -> None:
         self._progress.step(len(self._study.trials()), self._text(trial.configuration))
         self._repeats.after(trial)
 

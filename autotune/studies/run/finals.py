@@ -121,7 +121,7 @@ def measure_again(
     *,
     blocks: int,
     seed: int,
-    told: Callable[[CpuConfiguration | None, Measured], None] = lambda *_: None,
+    on_measured: Callable[[CpuConfiguration | None, Measured], None] = lambda *_: None,
     interrupted: Callable[[], bool] = lambda: False,
     earlier: Sequence[tuple[CpuConfiguration | None, Measured]] = (),
 ) -> list[Final]:
@@ -132,7 +132,7 @@ def measure_again(
         configurations: Configurations to measure beside the default.
         blocks: How often each is measured.
         seed: Seed of the orders and the bootstrap.
-        told: Called with every measurement.
+        on_measured: Called with every measurement.
         interrupted: Called before each measurement; returns whether to stop. Earlier measurements count.
         earlier: Measurements of the same by earlier parts of the run, in order. Completed blocks count.
     """
@@ -141,7 +141,7 @@ def measure_again(
         [partial(bench.measure, one) for one in everyone],
         blocks=blocks,
         seed=seed,
-        told=lambda side, measured, _: told(everyone[side], measured),
+        on_measured=lambda side, measured, _: on_measured(everyone[side], measured),
         interrupted=interrupted,
         earlier=[
             (everyone.index(one) if one in everyone else len(everyone), measured)

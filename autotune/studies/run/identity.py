@@ -9,7 +9,7 @@ import optuna
 from optuna.storages import BaseStorage
 
 from autotune.errors import UsageError
-from autotune.studies.run.storage import damage_told
+from autotune.studies.run.storage import explained_damage
 from autotune.studies.space import CpuSpace, Limits, Objective
 from autotune.waits import waiting
 
@@ -51,7 +51,7 @@ def is_of(
     workload: str,
 ) -> bool:
     """Returns whether a storage has a study of that name with exactly this identity; see `claim`."""
-    with damage_told(name):
+    with explained_damage(name):
         if name not in optuna.get_all_study_names(storage):
             return False
         known = optuna.load_study(study_name=name, storage=storage).user_attrs

@@ -14,7 +14,7 @@ def interleaved_blocks(
     *,
     blocks: int,
     seed: int,
-    told: Callable[[int, Measured, int], None],
+    on_measured: Callable[[int, Measured, int], None],
     interrupted: Callable[[], bool],
     earlier: Sequence[tuple[int, Measured]] = (),
 ) -> list[dict[int, Measured]]:
@@ -24,8 +24,8 @@ def interleaved_blocks(
         sides: Functions that measure one side each.
         blocks: How often each is measured.
         seed: Seed of the orders.
-        told: Called with the number of a side, its measurement, and the number of measurements so far, including
-            those of earlier parts of the run.
+        on_measured: Called with the number of a side, its measurement, and the number of measurements so far,
+            including those of earlier parts of the run.
         interrupted: Called before each measurement; returns whether to stop. Earlier measurements count.
         earlier: Measurements of the same by earlier parts of the run, in order. Completed blocks count.
 
@@ -45,7 +45,7 @@ def interleaved_blocks(
                 break
             measured = known[number][1] if known else sides[turn]()
             if not known:
-                told(turn, measured, block * len(turns) + number + 1)
+                on_measured(turn, measured, block * len(turns) + number + 1)
             if measured.figures is not None:
                 found[turn][block] = measured
     return found

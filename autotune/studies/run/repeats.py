@@ -95,11 +95,11 @@ class Reference:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Reference:
         """Returns the reference from the output of `to_json`."""
-        told = {name: value[name] for name in _METRICS if name in value}
+        ratios = {name: value[name] for name in _METRICS if name in value}
         return cls(
             value["after"],
-            {name: Interval(r["ratio"], *r["ci"]) for name, r in told.items()},
-            tuple(name for name, r in told.items() if r["drifted"]),
+            {name: Interval(r["ratio"], *r["ci"]) for name, r in ratios.items()},
+            tuple(name for name, r in ratios.items() if r["drifted"]),
         )
 
 
@@ -160,10 +160,10 @@ class Repeats:
                 elif "after" in event:
                     self.references.append(Reference.from_json(event))
             elif kind == "verdict":
-                told = {k: v for k, v in event.items() if k not in ("event", "time")}
-                self.verdicts.append(told)
-                side = "challenger" if told["verdict"] == "better" else "incumbent"
-                self.incumbent, self._best = self._read(told[side]), told["value"]
+                verdict = {k: v for k, v in event.items() if k not in ("event", "time")}
+                self.verdicts.append(verdict)
+                side = "challenger" if verdict["verdict"] == "better" else "incumbent"
+                self.incumbent, self._best = self._read(verdict[side]), verdict["value"]
 
     def after(self, trial: StudyTrial) -> None:
         """Does the runs that are due after a trial.
@@ -184,9 +184,9 @@ class Repeats:
         """Returns reasons to doubt the study's figures: the largest drift of each figure."""
         found = []
         for name in _METRICS:
-            told = [r for r in self.references if name in r.drifted]
-            if told:
-                worst = max(told, key=lambda r: abs(math.log(r.ratios[name].estimate)))
+            drifted = [r for r in self.references if name in r.drifted]
+            if drifted:
+                worst = max(drifted, key=lambda r: abs(math.log(r.ratios[name].estimate)))
                 found.append(_drift_text(worst, name) + "; no figure is corrected for it")
         return found
 
@@ -234,7 +234,7 @@ class Repeats:
             decided = len(runs) == 2 or not found.drifted
             self._record("reference", {**what, **(found.to_json() if decided else {})}, measured)
             if decided:
-                self._told(found)
+                self._report_drift(found)
                 return
 
     def _begin(self, again: Figures) -> None:
@@ -256,7 +256,7 @@ class Repeats:
         )  # fmt: skip
         return Reference(self._trials, ratios, drifted)
 
-    def _told(self, found: Reference) -> None:
+    def _report_drift(self, found: Reference) -> None:
         self.references.append(found)
         for name in found.drifted:
             text = _drift_text(found, name)
@@ -304,7 +304,7 @@ class Repeats:
         first, again = (new, sides[1]) if won else (old, sides[0])
         # One lucky run must not keep others from being tried.
         self._best = median([first, *(values(self._request.objective, f)[0] for f in again)])
-        told = {
+        verdict = {
             "incumbent": incumbent.to_json(self._names),
             "challenger": challenger.to_json(self._names),
             "blocks": len(sides[1]),
@@ -313,8 +313,8 @@ class Repeats:
             "ci": [ratio.low, ratio.high] if ratio else None,
             "verdict": {"second": "better", "first": "worse", "tie": "tie"}[winner],
         }  # fmt: skip
-        self.verdicts.append(told)
-        self._record("verdict", told, None)
+        self.verdicts.append(verdict)
+        self._record("verdict", verdict, None)
 
     def _block(
         self,

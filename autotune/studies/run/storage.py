@@ -278,7 +278,7 @@ def _database(url: str) -> RDBStorage:
 
 
 @contextmanager
-def faults_told(hint: str) -> Iterator[None]:
+def explained_faults(hint: str) -> Iterator[None]:
     """Turns failures of the storage inside the context into errors with a hint.
 
     Raises:
@@ -295,7 +295,7 @@ def faults_told(hint: str) -> Iterator[None]:
 
 
 @contextmanager
-def damage_told(name: str) -> Iterator[None]:
+def explained_damage(name: str) -> Iterator[None]:
     """Turns errors while a study's content is read into one that it is damaged.
 
     Args:
@@ -332,7 +332,7 @@ def open_study(
     """
     # Optuna logs each study and trial; this project has its own log for that.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with damage_told(name):
+    with explained_damage(name):
         study = optuna.create_study(
             storage=storage,
             study_name=name,

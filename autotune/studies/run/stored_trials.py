@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 
 from autotune.errors import UsageError
 from autotune.reading import Count, Name, Number, Seconds, Unreadable, typed
-from autotune.studies.run.storage import damage_told
+from autotune.studies.run.storage import explained_damage
 from autotune.studies.search import parameter_names
 from autotune.studies.space import CpuSpace
 
@@ -76,7 +76,7 @@ def check_study(storage: BaseStorage, study: optuna.Study, space: CpuSpace) -> N
     Raises:
         UsageError: A trial is damaged; the message has its number and the place.
     """
-    with damage_told(study.study_name):
+    with explained_damage(study.study_name):
         if study.metric_names is not None:
             typed(list[Name], study.metric_names)
         trials = study.get_trials(deepcopy=False)
@@ -102,15 +102,19 @@ def _check_trial(trial: FrozenTrial, space: CpuSpace, objectives: int, trials: i
     Raises:
         ValueError, UsageError: It is damaged.
     """
-    told = typed(_Attributes, trial.user_attrs)
-    if told.configuration is not None and space.at(told.configuration) not in space:
+    attributes = typed(_Attributes, trial.user_attrs)
+    if attributes.configuration is not None and space.at(attributes.configuration) not in space:
         raise Unreadable("the space does not have its configuration")
-    if trial.state.is_finished() and told.status is not None and told.configuration is None:
+    if (
+        trial.state.is_finished()
+        and attributes.status is not None
+        and attributes.configuration is None
+    ):
         raise Unreadable("its configuration is missing")
     if trial.state == TrialState.COMPLETE:
         if len(typed(list[Number], trial.values)) != objectives:
             raise Unreadable(f"it has not {objectives} values")
-        if told.configuration is not None and told.figures is None:
+        if attributes.configuration is not None and attributes.figures is None:
             raise Unreadable("its figures are missing")
     _check_system_attributes(trial.system_attrs, trials)
     for name in parameter_names(space) & trial.params.keys():
@@ -121,16 +125,16 @@ def _check_trial(trial: FrozenTrial, space: CpuSpace, objectives: int, trials: i
             raise Unreadable(f"{name} is outside of its range")
 
 
-def _check_system_attributes(told: dict[str, Any], trials: int) -> None:
+def _check_system_attributes(attributes: dict[str, Any], trials: int) -> None:
     """Checks what Optuna's samplers keep of a trial.
 
     Raises:
         ValueError: It is damaged.
     """
-    for key, value in told.items():
+    for key, value in attributes.items():
         if key.endswith(_GENERATION) and typed(Count, value) > trials:
             raise Unreadable("there are fewer generations than its own")
         if key.startswith(_CONSTRAINT):
             typed(Number, value)
-    typed(dict[Name, Number], told.get("fixed_params", {}))
-    typed(list[Number], told.get("constraints", []))
+    typed(dict[Name, Number], attributes.get("fixed_params", {}))
+    typed(list[Number], attributes.get("constraints", []))

@@ -159,7 +159,7 @@ class Study:
     def run(
         self,
         bench: Bench,
-        told: Callable[[StudyTrial, Measured], None] = lambda *_: None,
+        on_trial: Callable[[StudyTrial, Measured], None] = lambda *_: None,
         interrupted: Callable[[], bool] = lambda: False,
         record: Callable[[StudyTrial, Measured], None] = lambda *_: None,
     ) -> None:
@@ -169,7 +169,7 @@ class Study:
 
         Args:
             bench: Measures configurations.
-            told: Called with each finished trial of this process.
+            on_trial: Called with each finished trial of this process.
             interrupted: Called between trials; returns whether to stop.
             record: Called with each trial as soon as it is measured, before it goes to the storage, which may be
                 away.
@@ -179,7 +179,7 @@ class Study:
         """
         while not interrupted():
             self._claims.take_over_crashed()
-            self._measure(bench, told, interrupted, record)
+            self._measure(bench, on_trial, interrupted, record)
             # Another process may still work on its last trial, or crash during it.
             if interrupted() or not self._claims.others_at_work():
                 return
@@ -188,7 +188,7 @@ class Study:
     def _measure(
         self,
         bench: Bench,
-        told: Callable[[StudyTrial, Measured], None],
+        on_trial: Callable[[StudyTrial, Measured], None],
         interrupted: Callable[[], bool],
         record: Callable[[StudyTrial, Measured], None],
     ) -> None:
@@ -215,7 +215,7 @@ class Study:
                 record(ended, measured)
             finally:
                 self._tell(trial, ended)
-            told(ended, measured)
+            on_trial(ended, measured)
 
     def trials(self) -> list[StudyTrial]:
         """Returns the finished trials of all processes."""
@@ -245,14 +245,14 @@ class Study:
                 or self.request.space.at(number) != ended.configuration
             ):
                 continue  # It belongs to another study: this one was started anew.
-            told = STATUS in own.user_attrs
+            has_status = STATUS in own.user_attrs
             others = taken_numbers([t for t in trials if t is not own and counts(t)])
-            if (told and own.state.is_finished()) or number in others:
+            if (has_status and own.state.is_finished()) or number in others:
                 continue
             figures = ended.figures
             numbers = list(values(self.request.objective, figures)) if figures else None
             state = TrialState.COMPLETE if figures else TrialState.FAIL
-            if told:
+            if has_status:
                 self._study.tell(own.number, numbers, state)
                 continue
             self._study.tell(own.number, state=TrialState.FAIL, skip_if_finished=True)
@@ -281,12 +281,12 @@ class Study:
             t.user_attrs.get(DEFAULT, t.user_attrs.get(_DEFAULT_BEFORE)) == known for t in trials
         ):
             return
-        told = create_trial(
+        copied = create_trial(
             values=list(values(self.request.objective, figures)),
             user_attrs={DEFAULT: known},
             constraints=self._excess(figures),
         )
-        self._study.add_trial(told)
+        self._study.add_trial(copied)
 
     def _ended(
         self, number: int, configuration: CpuConfiguration, measured: Measured
@@ -323,18 +323,18 @@ class Study:
         return dict(zip(limits.names, limits.excess(figures), strict=True))
 
     def _read(self, trial: FrozenTrial) -> StudyTrial:
-        told = trial.user_attrs
+        attributes = trial.user_attrs
         return StudyTrial(
             number=trial.number,
-            configuration=self.request.space.at(told[NUMBER]),
-            status=told[STATUS],
-            figures=Figures(**told[FIGURES]) if FIGURES in told else None,
-            message=told.get(MESSAGE, ""),
-            reason=told.get(_REASON, ""),
-            belief=Figures(**told[_BELIEF]) if _BELIEF in told else None,
-            seen_khz=told.get(_SEEN_KHZ, {}),
-            marks=tuple(told.get(_MARKS, ())),
-            memo=told.get(_MEMO),
+            configuration=self.request.space.at(attributes[NUMBER]),
+            status=attributes[STATUS],
+            figures=Figures(**attributes[FIGURES]) if FIGURES in attributes else None,
+            message=attributes.get(MESSAGE, ""),
+            reason=attributes.get(_REASON, ""),
+            belief=Figures(**attributes[_BELIEF]) if _BELIEF in attributes else None,
+            seen_khz=attributes.get(_SEEN_KHZ, {}),
+            marks=tuple(attributes.get(_MARKS, ())),
+            memo=attributes.get(_MEMO),
         )
 
 

@@ -201,8 +201,8 @@ def _machine() -> str:
         parts.append(Path(BOOT_ID).read_text(encoding="ascii").strip())
     with suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    told = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
-    return f"{socket.gethostname()}-{told}"
+    digest = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
+    return f"{socket.gethostname()}-{digest}"
 
 
 def _process(pid: str) -> str:

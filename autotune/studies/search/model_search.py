@@ -199,18 +199,18 @@ class ModelSearch:
             found *= below(belief.log_j, deviation, math.log(limits.energy_j))
         for name in ("celsius", "memory_bytes"):
             limit = getattr(limits, name)
-            told = [(k, float(getattr(k.figures, name))) for k in known
+            values_of = [(k, float(getattr(k.figures, name))) for k in known
                     if getattr(k.figures, name) is not None]  # fmt: skip
-            if limit is not None and len(told) > 1:
-                found *= self._below_limit(told, limit, clocks)
+            if limit is not None and len(values_of) > 1:
+                found *= self._below_limit(values_of, limit, clocks)
         return found
 
     def _below_limit(
-        self, told: Sequence[tuple[Known, float]], limit: float, clocks: Clocks
+        self, values_of: Sequence[tuple[Known, float]], limit: float, clocks: Clocks
     ) -> Floats:
-        at = Clocks.of([self.space.at(k.number) for k, _ in told], self.space.clusters)
+        at = Clocks.of([self.space.at(k.number) for k, _ in values_of], self.space.clusters)
         inputs, groups = features(at, self.space.clusters)
-        values = np.asarray([value for _, value in told])
+        values = np.asarray([value for _, value in values_of])
         middle, span = float(values.mean()), float(values.std()) or 1.0
         process = GaussianProcess.fit(inputs, (values - middle) / span, groups, noise=0.1)
         mean, deviation = process.predict(features(clocks, self.space.clusters)[0])

@@ -23,8 +23,8 @@ def configuration_text(point: Mapping[str, Any]) -> str:
     """
     clusters, seen = point.get("clusters"), point.get("seen_khz") or {}
     if clusters is None:
-        told = ", ".join(f"{name} {khz / 1000:.0f}" for name, khz in seen.items())
-        return "all cores, clocks free" + (f" ({told} MHz seen)" if told else "")
+        clocks = ", ".join(f"{name} {khz / 1000:.0f}" for name, khz in seen.items())
+        return "all cores, clocks free" + (f" ({clocks} MHz seen)" if clocks else "")
 
     def clock(name: str, khz: int | None) -> str:
         if khz is not None:
@@ -39,9 +39,9 @@ def configuration_text(point: Mapping[str, Any]) -> str:
 def ratio_text(found: Mapping[str, Any]) -> str:
     """Formats a ratio with its interval and verdict, such as `1.25 (1.20 to 1.31): better`."""
     ends = found["ci"]
-    told = "one block, no interval" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
+    interval = "one block, no interval" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
     doubt = ", of doubtful joules" if found.get("doubtful") else ""
-    return f"{found['ratio']:.3g} ({told}): {found['verdict']}{doubt}"
+    return f"{found['ratio']:.3g} ({interval}): {found['verdict']}{doubt}"
 
 
 def gain_text(figure: str, what: str, than: str, found: Mapping[str, Any]) -> str:
@@ -83,35 +83,35 @@ def emulated_text(emulated: str) -> str:
 
 def fronts_text(found: Mapping[str, Any]) -> str:
     """Compares the Pareto front of a joint search with that of tuning kernels first, then cores."""
-    told = (
+    text = (
         f"Pareto front: joint equals or dominates {found['dominated']:.0%} of the points of "
         "tuning kernels first, then cores"
     )
     gain = found["hypervolume_gain"]
     if gain is None:
-        return told
-    return f"{told}; its hypervolume is {abs(gain):.0%} {'larger' if gain >= 0 else 'smaller'}"
+        return text
+    return f"{text}; its hypervolume is {abs(gain):.0%} {'larger' if gain >= 0 else 'smaller'}"
 
 
 def placement_texts(found: Mapping[str, Any]) -> list[str]:
     """Describes the best place of a step, the CPU or a GPU, and what it was measured beside, in lines."""
-    told = [f"{_where(found)}; the GPU is {found['gpu']}"]
+    lines = [f"{_where(found)}; the GPU is {found['gpu']}"]
     alone = found.get("cpu_configuration") or found["configuration"]
     own, others = (_with_threads(one) for one in (alone, found["configuration"]))
     apart = f"the CPU alone with {own}, which suits it best, and the GPU's share with {others}"
-    told.append(
+    lines.append(
         f"measured in interleaved blocks: {apart}"
         if own != others
         else f"measured in interleaved blocks, with {own}"
     )
-    told += _places_texts(found["places"])
+    lines += _places_texts(found["places"])
     if (again := found.get("again")) is not None:
         last = _with_threads(again["configuration"])
-        told.append(f"then compared with that CPU alone in interleaved blocks: {last}")
-        told += _places_texts(again["places"])
+        lines.append(f"then compared with that CPU alone in interleaved blocks: {last}")
+        lines += _places_texts(again["places"])
     if found["stand_in"]:
-        told.append("STAND-IN: OpenCL's device here is not a GPU; these are not a phone's figures")
-    return told
+        lines.append("STAND-IN: OpenCL's device here is not a GPU; these are not a phone's figures")
+    return lines
 
 
 def _where(found: Mapping[str, Any]) -> str:
@@ -134,12 +134,12 @@ def _with_threads(configuration: Mapping[str, Any]) -> str:
 
 def _places_texts(places: Mapping[str, Any]) -> list[str]:
     """Compares the CPU alone with each other place, in lines."""
-    told = []
+    lines = []
     for name, place in places.items():
         if name == "cpu":
             continue
         if place is None:
-            told.append(f"with all that the {name.upper()} can do, it could not be measured")
+            lines.append(f"with all that the {name.upper()} can do, it could not be measured")
             continue
         parts = [
             gain_text(figure, "this", "the CPU alone", ratio)
@@ -148,8 +148,8 @@ def _places_texts(places: Mapping[str, Any]) -> list[str]:
         ]
         if (moving := place["data_movement"]) is not None:
             parts.append(moving_text(moving))
-        told.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")
-    return told
+        lines.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")
+    return lines
 
 
 def moving_text(moving: Mapping[str, float]) -> str:
@@ -174,12 +174,12 @@ def exhaustive_text(whole: Mapping[str, Any], space: int) -> str:
     """
     gap, searched, number = whole["gap"], whole["searched"], whole["found_after"]
     if number <= searched:
-        told = f"the search had found the optimum, as number {number} of its {searched}"
+        text = f"the search had found the optimum, as number {number} of its {searched}"
     elif gap is None:
-        told = f"none of the {searched} of the search meets the limits; the optimum came as number {number}"
+        text = f"none of the {searched} of the search meets the limits; the optimum came as number {number}"
     else:
-        told = f"the search's best of {searched} is {gap:.1%} from the optimum, which came as number {number}"
-    return f"all {space} configurations were measured: {told}"
+        text = f"the search's best of {searched} is {gap:.1%} from the optimum, which came as number {number}"
+    return f"all {space} configurations were measured: {text}"
 
 
 def interval_text(ends: Sequence[float] | None) -> str:

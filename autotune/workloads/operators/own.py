@@ -68,15 +68,15 @@ class OwnKernel(Operator):
             inputs: Operands that it reads.
             outputs: Operands that it writes completely.
         """
-        told = (
+        operands = (
             ";".join(f"{spec.dtype[0]}{'x'.join(map(str, spec.shape))}" for spec in specs)
             for specs in (inputs, outputs)
         )
-        read, written = told
+        read, written = operands
         return cls(f"name={name},digest={digest},flops={flops},in={read},out={written}")
 
     @cached_property
-    def _told(self) -> dict[str, str]:
+    def _fields(self) -> dict[str, str]:
         match = _TEXT.fullmatch(self.text)
         assert match is not None
         return match.groupdict()
@@ -84,12 +84,12 @@ class OwnKernel(Operator):
     @property
     def function(self) -> str:
         """The name of the user's function."""
-        return self._told["name"]
+        return self._fields["name"]
 
     @property
     def digest(self) -> str:
         """16 hexadecimal digits that identify the program."""
-        return self._told["digest"]
+        return self._fields["digest"]
 
     def spec(self) -> str:
         """See `Operator.spec`."""
@@ -111,11 +111,11 @@ class OwnKernel(Operator):
         """The text is checked as a whole."""
 
     def _signature(self, role: Role) -> Signature:
-        told = self._told
-        return Signature(_operands("in", told["inputs"]), _operands("out", told["outputs"]))
+        operands = self._fields
+        return Signature(_operands("in", operands["inputs"]), _operands("out", operands["outputs"]))
 
     def _flops(self, role: Role) -> int:
-        return int(self._told["flops"])
+        return int(self._fields["flops"])
 
 
 def _operands(name: str, text: str) -> tuple[TensorSpec, ...]:

@@ -10,9 +10,11 @@ from command import autotune
 
 def statuses(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
     done = autotune("doctor", "--json", timeout=240, **environment)
-    told = [line for line in done.stderr.splitlines() if not line.startswith("autotune: waiting:")]
-    assert len(told) == 1
-    assert told[0].startswith("next: autotune ")
+    reported = [
+        line for line in done.stderr.splitlines() if not line.startswith("autotune: waiting:")
+    ]
+    assert len(reported) == 1
+    assert reported[0].startswith("next: autotune ")
     checks = json.loads(done.stdout)["checks"]
     return (
         done.returncode,

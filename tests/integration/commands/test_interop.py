@@ -103,11 +103,11 @@ def test_t4_is_as_its_schema_says(folder: Path) -> None:
         ("kernels.json", "kernels", ("default", "trial")),
         ("points.json", "search", ("trial",)),
     ):
-        told = json.loads((folder / name).read_text(encoding="utf-8"))
-        assert re.fullmatch(r"\d+\.\d+\.\d+", told["schema_version"])
+        reported = json.loads((folder / name).read_text(encoding="utf-8"))
+        assert re.fullmatch(r"\d+\.\d+\.\d+", reported["schema_version"])
         recorded = [event for event in events(folder, run) if event["event"] in kinds]
-        assert len(told["results"]) == len(recorded) > 0
-        for one, event in zip(told["results"], recorded, strict=True):
+        assert len(reported["results"]) == len(recorded) > 0
+        for one, event in zip(reported["results"], recorded, strict=True):
             assert {"configuration", "times", "invalidity", "correctness"} <= set(one)
             assert isinstance(one["timestamp"], str)
             assert one["correctness"] == (event["status"] == "ok")
@@ -181,8 +181,8 @@ def test_the_dashboard_shows_names_units_and_the_system_s_own_choice(dashboard: 
     assert study["objective_names"] == ["time of a step (s)", "energy of a step (J)"]
     names = {parameter["name"] for parameter in study["union_search_space"]}
     assert names <= {"little cores", "little MHz", "big cores", "big MHz"}
-    told = {p["name"]: p["param_external_value"] for t in study["trials"] for p in t["params"]}
-    assert float(told["big MHz"]) >= 710.4
+    reported = {p["name"]: p["param_external_value"] for t in study["trials"] for p in t["params"]}
+    assert float(reported["big MHz"]) >= 710.4
     own = [
         trial
         for trial in study["trials"]

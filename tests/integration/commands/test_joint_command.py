@@ -129,9 +129,9 @@ def check_changes(plan: dict[str, Any], folder: Path) -> None:
         file.write_text(json.dumps({**plan, "settings": settings, "calls": calls}))
         done = autotune_here("step", "--plan", file, "--least-seconds", "0.5", "--json")
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        seconds.append(told["measured"]["time_s"])
-    assert told["changes"] >= 2
+        reported = json.loads(done.stdout)
+        seconds.append(reported["measured"]["time_s"])
+    assert reported["changes"] >= 2
     assert seconds[1] > 3 * seconds[0]
     refused = autotune_here("cpu-config", "apply", folder / "2.json")
     assert (refused.returncode, "goes through 2 configurations" in refused.stderr) == (2, True)
@@ -158,13 +158,13 @@ def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
     manifest = json.loads((out / "manifest.json").read_text())
     (variant,) = [one for one in manifest["variants"] if one["name"] != "default"]
     assert variant["stand_in"]
-    told = {
+    reported = {
         f["schedule"]
         for k in manifest["kernels"]
         for n, f in k["figures"].items()
         if n != "default"
     }
-    assert told == {call["schedule"]["digest"] for call in plan["calls"]}
+    assert reported == {call["schedule"]["digest"] for call in plan["calls"]}
     check_figures(manifest, plan)
     done = autotune_here(
         "export", run, "--format", "tvm", "--allow-stand-in", "--out", folder / "run"
@@ -267,9 +267,9 @@ def test_a_joint_search_on_this_host_runs_the_schedules_it_chose(tmp_path: Path)
     plan = folder / found["plans"]["best"]
     done = autotune("step", "--plan", plan, "--least-seconds", "0.2", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert not told["emulated"]
-    assert 0.3 < told["measured"]["time_s"] / found["best"]["time_s"] < 3
+    reported = json.loads(done.stdout)
+    assert not reported["emulated"]
+    assert 0.3 < reported["measured"]["time_s"] / found["best"]["time_s"] < 3
     check_export(plan, tmp_path / "out")
     (tmp_path / "kernels").rename(tmp_path / "moved")
     missing = autotune("step", "--plan", plan)

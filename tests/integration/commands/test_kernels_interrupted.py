@@ -189,9 +189,9 @@ def test_a_candidate_whose_workers_were_killed_is_tried_again(tmp_path: Path) ->
     assert process.returncode == 0, output
     run = read_run(one_folder(tmp_path))
     assert all(trial["status"] == "ok" for trial in run.trials())
-    told = [event["message"] for event in run.events if event["event"] == "worker_killed"]
-    assert all("SIGKILL from outside; its candidate is tried again" in text for text in told)
-    assert all(text in output for text in told)
+    reported = [event["message"] for event in run.events if event["event"] == "worker_killed"]
+    assert all("SIGKILL from outside; its candidate is tried again" in text for text in reported)
+    assert all(text in output for text in reported)
 
 
 @pytest.mark.parametrize("worker", ["build_worker", "run_worker"])

@@ -56,10 +56,10 @@ def exported(project: Path, *arguments: object) -> int:
 def as_before(project: Path, run: Path) -> None:
     """What versions that kept paths as they were typed have left."""
     for file in (joint_run(project) / "run.json", joint_run(project) / "plans" / "best.json"):
-        told = json.loads(file.read_text())
-        step = told["request"]["step"] if "request" in told else told["step"]
+        reported = json.loads(file.read_text())
+        step = reported["request"]["step"] if "request" in reported else reported["step"]
         step["runs"] = [str(run)]
-        file.write_text(json.dumps(told))
+        file.write_text(json.dumps(reported))
 
 
 def test_a_plan_and_its_run_are_used_from_anywhere(
@@ -90,9 +90,9 @@ def test_runs_that_were_moved_apart_are_named(
     moved = one_folder(project / "logs" / "kernels").rename(project / "moved")
     for command in (("step", "--plan", plan), ("export", plan, "--out", project / "out")):
         assert done(*command) == 2
-        told = capsys.readouterr().err
-        assert "takes its kernels from nowhere/run" in told
-        assert "--run" in told
+        reported = capsys.readouterr().err
+        assert "takes its kernels from nowhere/run" in reported
+        assert "--run" in reported
     assert done("joint", "--resume", joint_run(project)) == 2
     assert "put it back there" in capsys.readouterr().err
     assert done("step", "--plan", plan, "--run", moved, "--least-seconds", 0.2) == 0
@@ -102,9 +102,9 @@ def test_runs_that_were_moved_apart_are_named(
     plan.write_text(json.dumps(content))
     capsys.readouterr()
     assert exported(project, plan, "--run", moved) == 2
-    told = capsys.readouterr().err
-    assert "no run has schedule beef" in told
-    assert "--run" in told
+    reported = capsys.readouterr().err
+    assert "no run has schedule beef" in reported
+    assert "--run" in reported
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_what_is_exported_is_said_once(
     kernels = one_folder(project / "logs" / "kernels")
     places = {"{plan}": joint_run(project) / "plans" / "best.json", "{kernels}": kernels}
     assert exported(project, *(places.get(word, word) for word in arguments)) == 2
-    told = capsys.readouterr().err
-    assert text in told
-    assert told.count("\n") <= 2
+    reported = capsys.readouterr().err
+    assert text in reported
+    assert reported.count("\n") <= 2
 
 
 def test_the_folder_of_a_run_is_no_place_for_an_export(
@@ -158,9 +158,9 @@ def test_kernels_of_another_device_are_told(
     assert done("joint", "--emulate", "three-cluster", *common, "--json") == 0
     shown = capsys.readouterr()
     result: dict[str, Any] = json.loads(shown.out)
-    (told,) = result["warnings"]
-    assert "emulated meizu-16t" in told
-    assert "emulated three-cluster" in told
+    (reported,) = result["warnings"]
+    assert "emulated meizu-16t" in reported
+    assert "emulated three-cluster" in reported
     assert "warning: the kernels of --run were tuned on" in shown.err
     assert done("report", one_folder(logs)) == 0
-    assert told in (one_folder(logs) / "report.html").read_text()
+    assert reported in (one_folder(logs) / "report.html").read_text()

@@ -113,12 +113,12 @@ def test_a_plan_with_calls_on_the_gpu_is_carried_out_and_exported(
     file = with_gpu(searched, runs, tmp_path)
     done = autotune("step", "--plan", file, "--least-seconds", "0.2", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
     calls = json.loads(file.read_text())["calls"]
-    assert told["gpu_calls"] == sum(call["device"] == "gpu" for call in calls) > 3
-    assert told["measured"]["time_s"] > 0
-    assert told["data_movement"].keys() == {"copies", "maps", "layout changes"}
-    assert 0 < sum(told["data_movement"].values()) < 1
+    assert reported["gpu_calls"] == sum(call["device"] == "gpu" for call in calls) > 3
+    assert reported["measured"]["time_s"] > 0
+    assert reported["data_movement"].keys() == {"copies", "maps", "layout changes"}
+    assert 0 < sum(reported["data_movement"].values()) < 1
     out = tmp_path / "gpu"
     stand_in = ("--allow-stand-in", "--out", out)
     done = autotune("export", file, "--format", "opencl", *stand_in)
@@ -149,9 +149,9 @@ def test_a_plan_keeps_its_times_where_the_traced_step_fails(
         AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), NO_TIMES="1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["measured"]["time_s"] > 0
-    assert told["data_movement"] is None
+    reported = json.loads(done.stdout)
+    assert reported["measured"]["time_s"] > 0
+    assert reported["data_movement"] is None
     assert "what tensors take to the GPU and back is not known" in done.stderr
     assert "clCreateCommandQueue" in done.stderr
 

@@ -36,6 +36,6 @@ def test_a_plan_is_measured_without_joules_where_the_meter_does_not_follow(
     assert main(["step", "--plan", str(plan), "--least-seconds", "0.2", "--json"]) == 0
     shown = capsys.readouterr()
     assert "no joules are measured: the battery's current does not follow the work" in shown.err
-    told = json.loads(shown.out)
-    assert told["measured"]["time_s"] > 0
-    assert told["measured"]["energy_j"] is None
+    reported = json.loads(shown.out)
+    assert reported["measured"]["time_s"] > 0
+    assert reported["measured"]["energy_j"] is None

@@ -211,8 +211,8 @@ def test_the_command_that_is_told_knows_every_kernel(command: str, tmp_path: Pat
     run = ("--emulate", "meizu-16t", "--cluster", "big", "--trials", "24")
     answered("kernels", *step, *run, "--logs", tmp_path / "logs")
     to = "--store" if command == "pull" else "--out"
-    told = autotune("records", command, tmp_path / "logs", to, tmp_path / "records").stderr
-    line = told.splitlines()[-1]
+    reported = autotune("records", command, tmp_path / "logs", to, tmp_path / "records").stderr
+    line = reported.splitlines()[-1]
     assert line.startswith(f"next: autotune kernels {' '.join(step)}")
     again = autotune(*shlex.split(line)[2:], "--trials", "4", "--logs", tmp_path / "again")
     (known,) = re.findall(r"(\d+) of \d+ kernels are known", again.stderr)
@@ -344,11 +344,11 @@ def test_tiles_are_learnt_from_other_kernels_that_the_same_rule_cuts(tmp_path: P
     model = ("--emulate", "meizu-16t", "--cluster", "big", "--op", MATMUL)
     weights = ("kernels", *model, "--role", "weight_grad", "--trials", "24")
     answered(*weights, "--logs", tmp_path / "weights")
-    told = answered(
+    reported = answered(
         *("kernels", *model, "--role", "data_grad", "--trials", "8", "--logs", tmp_path / "data"),
         *("--records", tmp_path / "weights"),
     )
-    assert told["records"]["unknown"] == 1
+    assert reported["records"]["unknown"] == 1
     tried = trials_of(tmp_path / "weights")
     valid = [one for one in tried if (one["formulation"], one["status"]) == (RULE, "ok")]
     (taught,) = events_of(tmp_path / "data", "taught")
@@ -369,18 +369,18 @@ def test_records_of_a_rule_that_a_space_has_not_are_no_use_and_no_harm(tmp_path:
     answered("kernels", *model, "--op", MATMUL, "--logs", tmp_path / "first")
     tried = trials_of(tmp_path / "first")
     assert RULE in {one["formulation"] for one in tried}
-    told = answered(
+    reported = answered(
         *("kernels", *model, "--op", LIKE_IT, "--space", space, "--logs", tmp_path / "second"),
         *("--records", tmp_path / "first"),
     )
-    assert told["records"]["similar"] == 1
+    assert reported["records"]["similar"] == 1
     assert RULE not in {one["formulation"] for one in trials_of(tmp_path / "second")}
     # A kernel that another rule cuts asks for lessons, of which there are none.
-    told = answered(
+    reported = answered(
         *("kernels", *model, "--op", "bias:n=2,c=16,s=20,relu=1,channels_last=1", "--space", space),
         *("--logs", tmp_path / "third", "--records", tmp_path / "first"),
     )
-    assert told["records"]["unknown"] == 1
+    assert reported["records"]["unknown"] == 1
     assert "row_sums" in {one["formulation"] for one in trials_of(tmp_path / "third")}
     assert not events_of(tmp_path / "third", "taught")
 

@@ -75,7 +75,7 @@ def test_a_page_shows_every_plot_without_a_complaint(
     if kind.startswith("kernels"):
         kernels = next(columns for columns in narrow.look["seen_columns"] if "kernel" in columns)
         assert kernels == ["no.", "kernel", "untuned", "tuned", "speed-up"]
-        assert not [told for told in narrow.look["wide_tables"] if "untuned" in told]
+        assert not [reported for reported in narrow.look["wide_tables"] if "untuned" in reported]
         assert "formulation" in str(seen.look["seen_columns"])
     # A sheet of A4 between its margins; in light colours, whatever the screen has.
     assert browser.open(page, width=718, dark=True, printed=True).faults() == []

@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(run: Path) -> dict[str, Any]:
+def on_measured(run: Path) -> dict[str, Any]:
     """What eight steps with it tell."""
     done = autotune(
         "step", "--model", "lenet", "--batch", "2", "--run", run, "--steps", "8", "--json"
@@ -62,19 +62,19 @@ def told(run: Path) -> dict[str, Any]:
     return answer
 
 
-def test_a_tuned_step_reports_loss_time_and_memory(told: dict[str, Any]) -> None:
-    assert told["schema_version"] == 1
-    assert len(told["losses"]) == len(told["seconds"]) == 8
-    assert all(np.isfinite(told["losses"]))
-    assert told["step_ms"] == pytest.approx(1e3 * np.median(told["seconds"][3:]))
-    assert told["peak_bytes"] == pytest.approx(told["predicted_peak_bytes"], rel=0.1)
-    assert told["peak_bytes"] <= told["predicted_peak_bytes"]
-    assert told["never_tuned_kernels"] == []
-    assert told["samples_per_s"] == pytest.approx(2e3 / told["step_ms"])
+def test_a_tuned_step_reports_loss_time_and_memory(reported: dict[str, Any]) -> None:
+    assert reported["schema_version"] == 1
+    assert len(reported["losses"]) == len(reported["seconds"]) == 8
+    assert all(np.isfinite(reported["losses"]))
+    assert reported["step_ms"] == pytest.approx(1e3 * np.median(reported["seconds"][3:]))
+    assert reported["peak_bytes"] == pytest.approx(reported["predicted_peak_bytes"], rel=0.1)
+    assert reported["peak_bytes"] <= reported["predicted_peak_bytes"]
+    assert reported["never_tuned_kernels"] == []
+    assert reported["samples_per_s"] == pytest.approx(2e3 / reported["step_ms"])
 
 
-def test_the_same_seed_gives_the_same_losses_tuned_or_not(told: dict[str, Any]) -> None:
-    losses = [told["losses"][:6]]
+def test_the_same_seed_gives_the_same_losses_tuned_or_not(reported: dict[str, Any]) -> None:
+    losses = [reported["losses"][:6]]
     for extra in ((), ("--micro-batch", "1"), ("--recompute", "2")):
         done = autotune(
             "step", "--model", "lenet", "--batch", "2", "--steps", "6", "--json", *extra

@@ -45,8 +45,8 @@ def test_a_process_for_which_the_driver_keeps_memory_makes_way_for_another(
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    (told,) = (tmp_path / "runs" / "stock").glob("*/stock.json")
-    search = json.loads(told.read_text())
+    (reported,) = (tmp_path / "runs" / "stock").glob("*/stock.json")
+    search = json.loads(reported.read_text())
     assert search["ended"] and search["right"] == search["measured"] == TRIALS
     assert len(started.read_text().split()) == processes
 

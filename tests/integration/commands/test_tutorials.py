@@ -285,18 +285,18 @@ def words_in(line: str) -> str:
 
 def check_formats(logs: Path) -> None:
     """docs/formats.md knows every event of these runs with its fields, and every key of their other files."""
-    told = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    reported = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     more = [ROOT / "docs" / name for name in ("cpu-config.md", "joint.md", "result-schema.md")]
-    results = told + "".join(path.read_text(encoding="utf-8") for path in more)
+    results = reported + "".join(path.read_text(encoding="utf-8") for path in more)
     seen = set()
     for run in logs.iterdir():
-        assert named(json.loads((run / "run.json").read_text()), told) == set()
+        assert named(json.loads((run / "run.json").read_text()), reported) == set()
         assert named(json.loads((run / "result.json").read_text()), results) == set()
         for line in (run / "events.jsonl").read_text().splitlines():
             event = json.loads(line)
             seen.add(event["event"])
-            assert f"`{event['event'].removeprefix('sequential_')}`" in told
-            assert named(event, told) == set(), event["event"]
+            assert f"`{event['event'].removeprefix('sequential_')}`" in reported
+            assert named(event, reported) == set(), event["event"]
     assert {"trial", "final", "round", "sequential_trial", "beside", "run", "meter"} <= seen
 
 

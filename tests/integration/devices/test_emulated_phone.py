@@ -111,8 +111,8 @@ def test_adbs_own_commands(phone: EmulatedPhone, tmp_path: Path) -> None:
 
 
 def test_a_terminal(phone: EmulatedPhone) -> None:
-    told = adb("-s", phone.serial, "shell", "-tt", "tty; test -t 1 && echo yes; exit 4")
-    assert (told.returncode, told.stdout.split()) == (4, [b"/dev/pts/0", b"yes"])
+    reported = adb("-s", phone.serial, "shell", "-tt", "tty; test -t 1 && echo yes; exit 4")
+    assert (reported.returncode, reported.stdout.split()) == (4, [b"/dev/pts/0", b"yes"])
 
 
 def test_sysfs_is_live_and_says_no_as_a_kernel_does(
@@ -139,15 +139,15 @@ def test_sysfs_is_live_and_says_no_as_a_kernel_does(
 
 
 def test_processes_have_the_emulated_cores(phone: EmulatedPhone, device: AdbDevice) -> None:
-    def told(script: str) -> str:
+    def on_measured(script: str) -> str:
         return device.run(["sh", "-c", script], timeout=10).text
 
-    assert told("nproc; taskset f0 nproc").split() == ["8", "4"]
-    assert told("taskset 81 sh -c 'taskset -p $$; nproc'").split()[-2:] == ["81", "2"]
+    assert on_measured("nproc; taskset f0 nproc").split() == ["8", "4"]
+    assert on_measured("taskset 81 sh -c 'taskset -p $$; nproc'").split()[-2:] == ["81", "2"]
     assert device.run(["taskset", "100", "true"], timeout=10).exit_code != 0
     assert device.run(["taskset", "-p", "f", "99999"], timeout=10).exit_code != 0
     phone.tree.files[f"{CPU}/online"] = "0-5"  # type: ignore[union-attr]
-    assert told("nproc; taskset f0 nproc; taskset c0 true || echo none").split() == [
+    assert on_measured("nproc; taskset f0 nproc; taskset c0 true || echo none").split() == [
         *("6", "2", "none")
     ]
     phone.tree.files[f"{CPU}/online"] = "0-7"  # type: ignore[union-attr]

@@ -61,9 +61,9 @@ def fleet(serial: str) -> Iterator[TrackerSession]:
 def test_sessions_on_an_emulated_phone(serial: str) -> None:
     with fleet(serial) as tracker:
         session = tracker.request(KEY, session_timeout=60)
-        told = json.loads(session.get_function("autotune.server.info")())
-        assert (told["serial"], told["emulated"]) == (serial, "a phone")
-        assert told["cpus"] == "0-7"
+        reported = json.loads(session.get_function("autotune.server.info")())
+        assert (reported["serial"], reported["emulated"]) == (serial, "a phone")
+        assert reported["cpus"] == "0-7"
         bind = session.get_function("autotune.server.bind_threads")
         assert bind("2-3,6", 2) == "2-3,6"
         with pytest.raises(Exception, match="Invalid argument"):

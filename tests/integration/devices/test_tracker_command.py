@@ -192,13 +192,13 @@ def test_a_tracker_that_dies_is_started_anew(home: dict[str, str]) -> None:
     deadline = time.monotonic() + 60
     while True:
         status = autotune("tracker", "status", "--json", **home)
-        told = json.loads(status.stdout)
-        if status.returncode == 0 and told["queue"].get("local", [0])[0] == 1:
+        reported = json.loads(status.stdout)
+        if status.returncode == 0 and reported["queue"].get("local", [0])[0] == 1:
             break
         assert time.monotonic() < deadline, status.stdout
         time.sleep(0.5)
     # It was the tracker's fault, and not the device's.
-    assert told["devices"][0]["restarts"] == 0
+    assert reported["devices"][0]["restarts"] == 0
     assert autotune("tracker", "down", **home).returncode == 0
 
 

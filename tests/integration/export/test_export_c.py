@@ -507,9 +507,9 @@ def test_an_example_that_does_not_compile_is_one_line_within_limits(
     began = time.monotonic()
     done = autotune("verify", out)
     assert done.returncode == 1, done.stderr
-    (told,) = (line for line in done.stderr.splitlines() if "error: " in line.lower())
-    assert told.startswith("autotune: error: the example does not compile: ")
-    assert words in told
+    (reported,) = (line for line in done.stderr.splitlines() if "error: " in line.lower())
+    assert reported.startswith("autotune: error: the example does not compile: ")
+    assert words in reported
     assert time.monotonic() - began < 60
     assert "gmake" not in done.stderr
     assert len(autotune("verify", out, "-v").stderr) > len(done.stderr)
@@ -574,9 +574,9 @@ def test_a_full_temporary_disk_is_named_and_no_other(
         (small / "used").write_bytes(bytes(used))
         for command in (("export", run, "--format", "c", "--out", out), ("verify", library)):
             done = autotune(*command, TMPDIR=str(small))
-            told = [line for line in done.stderr.splitlines() if "error:" in line]
-            assert (done.returncode, len(told)) == (1, 1), done.stderr
-            assert f"the disk of {small} is full: " in told[0]
+            reported = [line for line in done.stderr.splitlines() if "error:" in line]
+            assert (done.returncode, len(reported)) == (1, 1), done.stderr
+            assert f"the disk of {small} is full: " in reported[0]
     finally:
         subprocess.run(["umount", small], check=True)
     assert not out.exists()

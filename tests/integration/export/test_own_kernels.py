@@ -132,12 +132,12 @@ def test_slow_functions_are_told(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(waits, "FIRST_S", 0.1)
     slow = KERNELS.replace("import numpy as np\n", "import time\ntime.sleep(0.3)\n", 1)
     file.write_text(slow.replace("return 2 * a + b", "time.sleep(0.3); return 2 * a + b", 1))
-    told: list[str] = []
-    with waits.telling(told.append):
+    messages: list[str] = []
+    with waits.telling(messages.append):
         kernel = own_kernel(f"{file}:scaled")
         reference(kernel, random_inputs(kernel, 1))
-    assert any(line.startswith(f"{file}:scaled to be loaded: ") for line in told)
-    assert any(line.startswith("scaled's reference: ") for line in told)
+    assert any(line.startswith(f"{file}:scaled to be loaded: ") for line in messages)
+    assert any(line.startswith("scaled's reference: ") for line in messages)
 
 
 def test_a_kernel_is_tuned_for_a_gpu(file: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_kernel_that_its_reference_contradicts_has_no_time(file: Path) -> None
         "kernels", "--op", f"{file}:wrong", "--trials", 2, "--logs", file.parent / "logs"
     )
     assert done.returncode == 5
-    told = next(line for line in done.stderr.splitlines() if "error" in line)
-    assert "the results of wrong differ from those of wrong_reference: relative error " in told
+    reported = next(line for line in done.stderr.splitlines() if "error" in line)
+    assert "the results of wrong differ from those of wrong_reference: relative error " in reported
 
 
 def test_code_of_a_run_from_elsewhere_is_not_run(
@@ -261,10 +261,10 @@ def test_what_is_no_kernel_is_told(
     file: Path, function: str, edit: Callable[[str], str], words: str
 ) -> None:
     file.write_text(edit(KERNELS))
-    with pytest.raises(UsageError, match=words) as told:
+    with pytest.raises(UsageError, match=words) as raised:
         own_kernel(f"{file}:{function}")
-    assert "\n" not in told.value.message
-    assert "operand" not in told.value.message
+    assert "\n" not in raised.value.message
+    assert "operand" not in raised.value.message
 
 
 @pytest.mark.quick

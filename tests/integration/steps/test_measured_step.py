@@ -118,9 +118,9 @@ def test_a_resumed_run_measures_its_step_and_keeps_its_command(
     before = json.loads(first.stdout)
     assert before["measured_step"] is None
     run = one_folder(tmp_path / "logs")
-    found, told = resumed(run)
+    found, reported = resumed(run)
     assert found["measured_step"]["tuned"]["ms"] > 0
-    assert f"next: autotune step {' '.join(tiny[:6])} --run {run}" in told
+    assert f"next: autotune step {' '.join(tiny[:6])} --run {run}" in reported
     for name in ("run_folder", "model", "batch", "command"):
         assert found[name] == before[name]
     assert found["resume_command"] == f"autotune kernels --resume {run} --json -v"
@@ -129,9 +129,9 @@ def test_a_resumed_run_measures_its_step_and_keeps_its_command(
     about = json.loads((run / "run.json").read_text())
     del about["step"]
     (run / "run.json").write_text(json.dumps(about))
-    found, told = resumed(run)
+    found, reported = resumed(run)
     assert found["measured_step"] is None
-    assert "an earlier version, which did not record its step" in told
+    assert "an earlier version, which did not record its step" in reported
 
 
 def test_a_resumed_run_of_one_s_own_model_measures_it_where_that_is_allowed(
@@ -152,27 +152,27 @@ def test_a_resumed_run_of_one_s_own_model_measures_it_where_that_is_allowed(
     done = autotune("kernels", *own, "--no-step", XDG_STATE_HOME=state)
     assert done.returncode == 0, done.stderr
     run = one_folder(tmp_path / "logs")
-    found, told = resumed(run, XDG_STATE_HOME=state)
+    found, reported = resumed(run, XDG_STATE_HOME=state)
     assert found["measured_step"]["tuned"]["ms"] > 0
     assert found["model"] == "net.py:make"
-    assert f"next: autotune step --model net.py:make --batch 2 --run {run}" in told
+    assert f"next: autotune step --model net.py:make --batch 2 --run {run}" in reported
     elsewhere = str(tmp_path / "elsewhere")
-    found, told = resumed(run, XDG_STATE_HOME=elsewhere)
+    found, reported = resumed(run, XDG_STATE_HOME=elsewhere)
     assert found["measured_step"] is None
-    assert f"uses {net}:make, which is not trusted on this machine" in told
-    assert f"autotune trust {run}" in told
-    assert f"next: autotune report {run}" in told
+    assert f"uses {net}:make, which is not trusted on this machine" in reported
+    assert f"autotune trust {run}" in reported
+    assert f"next: autotune report {run}" in reported
     assert autotune("trust", run, XDG_STATE_HOME=elsewhere).returncode == 0
     assert resumed(run, XDG_STATE_HOME=elsewhere)[0]["measured_step"] is not None
     # Another step under the same name is not what was tuned.
     net.write_text(net.read_text().replace("64, 3", "64, 5"))
-    found, told = resumed(run, XDG_STATE_HOME=state)
+    found, reported = resumed(run, XDG_STATE_HOME=state)
     assert found["measured_step"] is None
-    assert "no longer the step that the run was made for" in told
+    assert "no longer the step that the run was made for" in reported
     net.unlink()
-    found, told = resumed(run, XDG_STATE_HOME=state)
+    found, reported = resumed(run, XDG_STATE_HOME=state)
     assert (found["measured_step"], found["model"]) == (None, "net.py:make")
-    assert f"next: autotune report {run}" in told
+    assert f"next: autotune report {run}" in reported
 
 
 def test_an_untuned_step_of_unknown_length_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,5 +211,5 @@ def test_a_busy_machine_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert others_used > 0.5
     for used, warns in ((others_used, True), (0.1, False)):
         show_measured(MeasuredStep(seconds, {}, used).to_json())
-        told = capsys.readouterr().out
-        assert ("other programs used" in told) == warns
+        reported = capsys.readouterr().out
+        assert ("other programs used" in reported) == warns

@@ -248,19 +248,19 @@ def test_a_trace_tells_what_the_gpu_took_and_what_waited_for_it(
         lines = run(bundle, tmp_path / "settings", calls, memory, "--trace")
         for traced, gpu, step in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
             spans = [float(word) for word in traced.split()[2:]]
-            told = {
+            reported = {
                 int(w.split(":")[0]): list(map(float, w.split(":")[1:])) for w in gpu.split()[1:]
             }
             total = 1e3 * float(step.split()[-1])
             assert gpu.startswith("gpu ")
-            assert {call for call, (ran, *_) in told.items() if ran} <= set(calls)
-            assert sum(ran for ran, *_ in told.values()) <= 1.1 * total
+            assert {call for call, (ran, *_) in reported.items() if ran} <= set(calls)
+            assert sum(ran for ran, *_ in reported.values()) <= 1.1 * total
             copied, mapped, reordered = (
-                sum(one[way] for one in told.values()) for way in range(2, 5)
+                sum(one[way] for one in reported.values()) for way in range(2, 5)
             )
             assert reordered > 0
             assert (copied > 0 == mapped) if memory == "copy" else mapped > 0
-            for call, (_, *before) in told.items():
+            for call, (_, *before) in reported.items():
                 if call not in calls and call < len(spans):
                     assert sum(before) <= spans[call] + 1.0
 

@@ -70,12 +70,12 @@ def test_a_text_is_learnt_and_its_adapter_is_one_of_peft(model: Path, tmp_path: 
     command = ("--data", text, "--steps", "60", "--optimizer", "adamw:learning_rate=0.05")
     done = stepped(model, *command, "--save-adapter", adapter)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["tokens_per_s"] == pytest.approx(16e3 / told["step_ms"])
-    last = told["losses"][-6:]
-    assert told["perplexity"] == pytest.approx(math.exp(sum(last) / 6))
-    assert told["perplexity"] < 0.7 * math.exp(told["losses"][0])
-    assert told["adapter"] == str(adapter)
+    reported = json.loads(done.stdout)
+    assert reported["tokens_per_s"] == pytest.approx(16e3 / reported["step_ms"])
+    last = reported["losses"][-6:]
+    assert reported["perplexity"] == pytest.approx(math.exp(sum(last) / 6))
+    assert reported["perplexity"] < 0.7 * math.exp(reported["losses"][0])
+    assert reported["adapter"] == str(adapter)
 
     base = transformers.Qwen3ForCausalLM.from_pretrained(model)
     ids = torch.tensor([[WORDS.index(c) for c in "the cat "]])
@@ -83,7 +83,7 @@ def test_a_text_is_learnt_and_its_adapter_is_one_of_peft(model: Path, tmp_path: 
     learnt = peft.PeftModel.from_pretrained(base, adapter)
     after = learnt(input_ids=ids, labels=ids).loss.item()
     assert after < 0.8 * before
-    assert after == pytest.approx(told["losses"][-1], rel=0.3)
+    assert after == pytest.approx(reported["losses"][-1], rel=0.3)
     assert sorted(one.name for one in adapter.iterdir()) == [
         "adapter_config.json",
         "adapter_model.safetensors",
@@ -119,7 +119,7 @@ def test_a_long_text_has_the_same_tokens_in_pieces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "changes", "told"),
+    ("text", "words", "changes", "reported"),
     [
         ("abc", WORDS, {}, "fewer than a sequence of 8"),
         ("a" * 99, [*WORDS, "\u00e4"], {"added_tokens": 5}, "is no tokenizer"),
@@ -137,18 +137,18 @@ def test_a_long_text_has_the_same_tokens_in_pieces(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_texts_and_tokenizers_that_are_refused(
-    model: Path, tmp_path: Path, text: str, words: list[str], changes: dict[str, Any], told: str
+    model: Path, tmp_path: Path, text: str, words: list[str], changes: dict[str, Any], reported: str
 ) -> None:
     file = tmp_path / "text.txt"
     file.write_text(text)
     tokenizer = tokenizer_file(tmp_path, words, **changes)
     done = stepped(model, "--data", file, "--tokenizer", tokenizer, "--steps", "4")
-    assert done.returncode == (2 if told else 0), done.stderr
-    assert told in json.loads(done.stdout).get("error", {}).get("message", "")
+    assert done.returncode == (2 if reported else 0), done.stderr
+    assert reported in json.loads(done.stdout).get("error", {}).get("message", "")
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "reported"),
     [
         ("a.jsonl", '{"text": "abc"}\n{"words": "abc"}\n', 'line 2 is no object with a "text"'),
         ("a.jsonl", '{"text": "abc"\n', "line 1 is damaged"),
@@ -158,18 +158,18 @@ def test_texts_and_tokenizers_that_are_refused(
     ],
 )
 def test_files_without_texts_are_refused(
-    model: Path, tmp_path: Path, name: str, content: str | bytes | None, told: str
+    model: Path, tmp_path: Path, name: str, content: str | bytes | None, reported: str
 ) -> None:
     file = tmp_path / name
     if content is not None:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
     done = stepped(model, "--data", file, "--steps", "4")
     assert done.returncode == 2
-    assert told in json.loads(done.stdout)["error"]["message"]
+    assert reported in json.loads(done.stdout)["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (("--model", "lenet", "--tokenizer", "t.json"), "--tokenizer goes with a text"),
         (("--model", "lenet", "--data", "a.txt"), "does not take sequences of tokens alone"),
@@ -181,10 +181,10 @@ def test_files_without_texts_are_refused(
     ],
 )
 def test_options_that_do_not_fit_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], reported: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("abc")
     done = autotune_here("step", *options, "--batch", "2")
     assert done.returncode == 2
-    assert told in done.stderr
+    assert reported in done.stderr

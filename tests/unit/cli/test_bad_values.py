@@ -13,7 +13,7 @@ PROGRAM = ["cpu-config", "--command", "x", "--steps-from", "y"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["cpu-config", "--objective", "energi"], "did you mean 'energy'"),
         (["cpu-config", "--sampler", "rnd"], "tpe, nsga2, random, grid"),
@@ -57,7 +57,7 @@ PROGRAM = ["cpu-config", "--command", "x", "--steps-from", "y"]
 )
 def test_a_bad_value_is_told_before_a_device_is_looked_for(
     words: list[str],
-    told: str,
+    reported: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -69,5 +69,5 @@ def test_a_bad_value_is_told_before_a_device_is_looked_for(
     monkeypatch.delenv("ANDROID_SERIAL", raising=False)
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

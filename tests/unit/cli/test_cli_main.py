@@ -66,8 +66,8 @@ def test_help_is_fast() -> None:
 
     bare = (sys.executable, "-c", "import typer")
     pairs = [(seconds(*PROGRAM, "--help"), seconds(*bare)) for _ in range(5)]
-    told, alone = map(min, zip(*pairs, strict=True))
-    assert told < HELP_LIMIT * alone
+    reported, alone = map(min, zip(*pairs, strict=True))
+    assert reported < HELP_LIMIT * alone
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
@@ -252,8 +252,8 @@ def test_log_goes_to_stderr(
     monkeypatch.setattr(autotune.workloads, "build_model", logging_build)
     assert main([*arguments, "--json"]) == 0
     shown = capsys.readouterr()
-    told = [line for line in shown.err.splitlines() if not line.startswith("next: ")]
-    assert told == [f"autotune: {level}: said" for level in levels]
+    reported = [line for line in shown.err.splitlines() if not line.startswith("next: ")]
+    assert reported == [f"autotune: {level}: said" for level in levels]
     assert json.loads(shown.out)["schema_version"] == 1
     assert logging.getLogger("autotune").handlers == []
 
@@ -339,6 +339,6 @@ def test_a_choice_that_was_probably_meant_is_named(
     arguments: list[str], near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr().err
-    assert f"hint: did you mean '{near}'?" in told
-    assert "Value error" not in told
+    reported = capsys.readouterr().err
+    assert f"hint: did you mean '{near}'?" in reported
+    assert "Value error" not in reported

@@ -17,8 +17,8 @@ def test_the_command_line_stands_on_the_page(tmp_path: Path) -> None:
     (run / "run.json").write_text(json.dumps({**about, "command": command}))
     assert report(run) == 0
     html = (run / "report.html").read_text()
-    told = "autotune kernels --op matmul:m=8,n=24,k=40 --trials 9 --logs &#x27;&lt;b&gt;a b&lt;/b&gt;&#x27;"
-    assert f'<th scope="row">command line</th><td>{told}</td>' in html
+    reported = "autotune kernels --op matmul:m=8,n=24,k=40 --trials 9 --logs &#x27;&lt;b&gt;a b&lt;/b&gt;&#x27;"
+    assert f'<th scope="row">command line</th><td>{reported}</td>' in html
     # A run of before has none.
     (run / "run.json").write_text(json.dumps(about))
     assert report(run) == 0
@@ -40,9 +40,9 @@ def test_a_comparison_has_the_commands_of_both_runs_and_its_own(tmp_path: Path) 
     ]
     assert main(words) == 0
     html = (tmp_path / "c.html").read_text()
-    for name, told in (
+    for name, reported in (
         ("first: command line", "autotune kernels --op matmul:m=8,n=24,k=40 --logs a"),
         ("second: command line", "autotune kernels --op matmul:m=8,n=24,k=40 --logs b"),
         ("compared by", " ".join(["autotune", *words])),
     ):
-        assert f'<th scope="row">{name}</th><td>{told}</td>' in html
+        assert f'<th scope="row">{name}</th><td>{reported}</td>' in html

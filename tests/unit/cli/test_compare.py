@@ -188,8 +188,8 @@ def test_two_searches_are_compared_by_points_and_fronts(
     # A search whose objective was left at its default has it in its result.
     edit(second / "run.json", lambda about: about["request"].update(objective=None))
     edit(second / "result.json", lambda result: result.update(objective="latency"))
-    told = compared(read_run(first), read_run(second))["warnings"]
-    assert "they searched for pareto and latency" in told
+    reported = compared(read_run(first), read_run(second))["warnings"]
+    assert "they searched for pareto and latency" in reported
     assert compare(first, second) == 0
     assert "of logarithms, below 4 s and 4 J" in capsys.readouterr().out
 

@@ -46,7 +46,7 @@ def offered(line: str, folder: Path, adb_port: int = 1) -> list[str]:
         [sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True, timeout=60
     )  # fmt: skip
     assert done.stderr.strip() == "[]"
-    return [told.partition("\t")[0] for told in done.stdout.splitlines()]
+    return [reported.partition("\t")[0] for reported in done.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -364,12 +364,12 @@ def test_help_is_as_wide_as_the_terminal(
         lines = capsys.readouterr().out.splitlines()
         # The specification of an operator is one word.
         assert max(len(line) for line in lines if "--op conv2d:" not in line) <= width
-        told = [
+        reported = [
             line for line in lines if not line.lstrip().startswith(("autotune ", "--op conv2d:"))
         ]
-        assert max(map(len, told)) <= width
+        assert max(map(len, reported)) <= width
         if width == 120:
-            assert max(map(len, told)) > 90
+            assert max(map(len, reported)) > 90
         titles = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
         wanted = ["Model", "Budget", "Device", "Advanced", "Output"]
         assert [title for title in titles if title in wanted] == wanted
@@ -383,8 +383,8 @@ def test_examples_of_help_are_commands_at_any_width(
     def examples(columns: int) -> list[list[str]]:
         monkeypatch.setenv("COLUMNS", str(columns))
         assert main([command, "--help"]) == 0
-        told = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0]
-        return [shlex.split(line) for line in told.replace("\\\n", "").splitlines()]
+        reported = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0]
+        return [shlex.split(line) for line in reported.replace("\\\n", "").splitlines()]
 
     assert examples(width) == examples(160)
     assert len(examples(width)) > 1

@@ -48,7 +48,7 @@ FORM = Form(classes=7, optimizer="adam", micro_batch=1)
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ({"workload": "lenet", "batch": 2}, "--model lenet --batch 2"),
         (
@@ -76,9 +76,9 @@ FORM = Form(classes=7, optimizer="adam", micro_batch=1)
         ),
     ],
 )
-def test_the_command_tunes_what_the_records_have(told: dict[str, Any], expected: str) -> None:
-    assert words(source("one", **told)).startswith(f"kernels {expected}")
-    assert words(source("one", **told)).endswith(" --records there")
+def test_the_command_tunes_what_the_records_have(reported: dict[str, Any], expected: str) -> None:
+    assert words(source("one", **reported)).startswith(f"kernels {expected}")
+    assert words(source("one", **reported)).endswith(" --records there")
 
 
 def test_the_newest_run_of_a_model_that_has_a_name_is_meant() -> None:
@@ -119,13 +119,13 @@ def test_a_model_whose_file_is_elsewhere_is_named_by_its_place(
 
 
 def test_a_tracker_is_named_only_where_it_is_known(tmp_path: Path) -> None:
-    told = {"workload": "lenet", "batch": 2, "kind": "rpc-opencl", "target": "opencl"}
+    reported = {"workload": "lenet", "batch": 2, "kind": "rpc-opencl", "target": "opencl"}
     fleet = {"tracker": "127.0.0.1:9190", "key": "adreno640"}
     run = own_run(tmp_path / "mine", request={"kind": "kernels", "fleet": fleet})
-    assert words(source("mine", **told)) == "devices"
-    assert words(source("mine", **told), measured=[run]) == "devices"
+    assert words(source("mine", **reported)) == "devices"
+    assert words(source("mine", **reported), measured=[run]) == "devices"
     allow(["tracker 127.0.0.1:9190"])
-    assert words(source("mine", **told), measured=[run]) == (
+    assert words(source("mine", **reported), measured=[run]) == (
         "kernels --model lenet --batch 2 --target opencl --tracker 127.0.0.1:9190 --key adreno640 --records there"
     )
 

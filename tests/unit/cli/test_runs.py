@@ -151,9 +151,9 @@ def test_a_run_cannot_control_the_terminal(
     about["command"] = "autotune kernels \x1b]0;title\x07"
     (run / "run.json").write_text(json.dumps(about))
     assert main([*words, str(tmp_path if words[0] == "runs" else run)]) == 0
-    told = "".join(capsys.readouterr())
-    assert told == printable(told)
-    assert words[0] == "report" or "\\x1b[2JX" in told
+    reported = "".join(capsys.readouterr())
+    assert reported == printable(reported)
+    assert words[0] == "report" or "\\x1b[2JX" in reported
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_records_cannot_control_the_terminal(
         path, Database.of([Source(odd, identity, odd, about, 9, {odd: task})], [schedule])
     )
     assert main(["records", *(word.format(path) for word in words)]) == 0
-    told = "".join(capsys.readouterr())
-    assert told == printable(told)
+    reported = "".join(capsys.readouterr())
+    assert reported == printable(reported)
 
 
 def test_the_merge_that_a_difference_proposes_can_be_typed_again(
@@ -199,8 +199,8 @@ def test_an_error_as_json_is_what_the_reference_says(
     assert main(["runs", "elsewhere", "--json"]) == 2
     found = json.loads(capsys.readouterr().out)
     text = (ROOT / "docs" / "commands.md").read_text().partition("An error is a JSON object")[2]
-    told = re.findall(r'"(\w+)"', text.partition("`{")[2].partition("}}`")[0])
-    assert told == [*found, *found["error"]]
+    reported = re.findall(r'"(\w+)"', text.partition("`{")[2].partition("}}`")[0])
+    assert reported == [*found, *found["error"]]
 
 
 def test_no_runs_are_no_fault(
@@ -369,8 +369,8 @@ def test_latest_skips_damaged_runs_and_says_which(
         ["export", "latest", "--csv", "b.csv"],
     ):
         assert main(arguments) == 0, arguments
-        told = capsys.readouterr().err.splitlines()
-        assert [SKIPPED in line for line in told].count(True) == 1, arguments
+        reported = capsys.readouterr().err.splitlines()
+        assert [SKIPPED in line for line in reported].count(True) == 1, arguments
     if not file.startswith("run"):
         for run in (HERE, THERE):
             shutil.rmtree(logs / run)
@@ -392,9 +392,9 @@ def test_latest_skips_damaged_searches(
     for words in (["report"], ["compare", f"logs/{HERE}"], ["profile", "--of"]):
         capsys.readouterr()
         code = main([*words, "latest"])
-        told = capsys.readouterr().err
-        assert f"autotune: warning: latest: skipped {DAMAGED}" in told
-        assert code == (2 if "--of" in words else 0), told
+        reported = capsys.readouterr().err
+        assert f"autotune: warning: latest: skipped {DAMAGED}" in reported
+        assert code == (2 if "--of" in words else 0), reported
 
 
 def test_an_old_damaged_run_is_not_told(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

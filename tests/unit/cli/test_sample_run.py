@@ -109,7 +109,9 @@ def test_waits_are_told_beside_progress_and_of_many_one_in_ten_seconds(
         while time.monotonic() - began < 1.4:
             with waiting("the phone to rest", lasting(0.1)):
                 time.sleep(0.1)
-    told = capsys.readouterr().err.splitlines()
-    assert 2 <= len(told) <= 3
-    assert all(line.startswith("autotune: waiting: the phone to rest: 0 s so far") for line in told)
-    assert "% done, about" in told[0]
+    reported = capsys.readouterr().err.splitlines()
+    assert 2 <= len(reported) <= 3
+    assert all(
+        line.startswith("autotune: waiting: the phone to rest: 0 s so far") for line in reported
+    )
+    assert "% done, about" in reported[0]

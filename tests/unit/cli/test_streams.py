@@ -83,8 +83,8 @@ def test_what_a_model_prints_is_not_in_json_and_it_is_made_once(folder: Path) ->
     assert (folder / found["run_folder"] / "run.json").is_file()
     about = json.loads((folder / found["run_folder"] / "run.json").read_text())
     assert about["command"] == found["command"]
-    told = f"next: autotune step --model net.py:make --batch 2 --run {found['run_folder']}\n"
-    assert told in done.stderr
+    reported = f"next: autotune step --model net.py:make --batch 2 --run {found['run_folder']}\n"
+    assert reported in done.stderr
 
 
 def test_what_a_model_prints_is_not_in_a_table(folder: Path) -> None:

@@ -82,11 +82,11 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     assert saved == sorted(saved, reverse=True)
     assert shown[-1].default_ms is None
     for row, task in zip(kernels, shown, strict=True):
-        told = row[head.index("kernel") : head.index("role")].strip()
+        reported = row[head.index("kernel") : head.index("role")].strip()
         name = short_name(task.spec) if columns > 80 else short_name(task.spec).replace("2d ", " ")
-        begin, _, end = told.partition("…")
-        assert name.startswith(begin), told
-        assert name.endswith(end), told
+        begin, _, end = reported.partition("…")
+        assert name.startswith(begin), reported
+        assert name.endswith(end), reported
         role = {"forward": "fwd", "data_grad": "dgrad", "weight_grad": "wgrad", "update": "upd"}
         shown_role = task.role if columns > 80 else role[task.role]
         assert row[head.index("role") :].split()[:2] == [shown_role, str(task.count)]
@@ -131,10 +131,10 @@ def test_kernels_of_a_small_model_have_names_that_tell_them_apart(
     head, _, *rows = lines_of(capsys)
     named: dict[str, set[str]] = {}
     for row in rows[: len(some)]:
-        told = row[head.index("kernel") : head.index("role")].strip()
+        reported = row[head.index("kernel") : head.index("role")].strip()
         task = some[int(row.split()[0]) - 1]
-        named.setdefault(told, set()).add(short_name(task.spec))
-    assert [told for told, names in named.items() if len(names) > 1] == []
+        named.setdefault(reported, set()).add(short_name(task.spec))
+    assert [reported for reported, names in named.items() if len(names) > 1] == []
 
 
 def test_a_column_that_is_the_same_in_each_row_is_dropped_first(
@@ -171,11 +171,11 @@ def test_rows_have_one_line_where_there_is_little_room(
 def test_a_kernel_without_an_untuned_time_says_why(
     googlenet: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = "crash: killed from outside by SIGKILL, 3 times"
-    tasks_ = (replace(googlenet.tasks[5], default_failure=told), googlenet.tasks[6])
+    reported = "crash: killed from outside by SIGKILL, 3 times"
+    tasks_ = (replace(googlenet.tasks[5], default_failure=reported), googlenet.tasks[6])
     show_kernels(replace(googlenet, tasks=tasks_), None)
     lines = [line for line in lines_of(capsys) if "no untuned time" in line]
-    assert lines == [f"{short_name(tasks_[0].spec)} {tasks_[0].role}: no untuned time: {told}"]
+    assert lines == [f"{short_name(tasks_[0].spec)} {tasks_[0].role}: no untuned time: {reported}"]
 
 
 def test_kernels_have_their_whole_specs_and_every_column_where_it_is_asked(
@@ -202,8 +202,8 @@ def test_names_that_would_look_alike_are_whole(
     monkeypatch.setenv("COLUMNS", "80")
     first, other, alone = (f"{n}x{'9' * 40}+relu" for n in ("matmul 2", "matmul 3", "conv2d 2"))
     write_table((Column("kernel", least=24), number("x" * 68)), [(t, "") for t in (first, other)])
-    told = "".join(lines_of(capsys)[2:])
-    assert told.replace(" ", "") == (first + other).replace(" ", "")
+    reported = "".join(lines_of(capsys)[2:])
+    assert reported.replace(" ", "") == (first + other).replace(" ", "")
     write_table((Column("kernel", least=24), number("x" * 68)), [(first, ""), (alone, "")])
     assert [line.strip() for line in lines_of(capsys)[2:]] == ["matmul…elu", "conv2d…elu"]
 
@@ -440,10 +440,10 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_ratios_are_told_in_one_direction_and_with_one_name_of_the_default() -> None:
     better = {"ratio": 1.25, "ci": [1.2, 1.31], "verdict": "better"}
-    told = gain_text("time_s", "the best", "the default", better)
-    assert told == "time: the best is 1.25x as fast as the default (1.2 to 1.31): better"
-    told = gain_text("energy_j", "the best", "the default", {**better, "ci": None})
-    assert told.startswith(
+    reported = gain_text("time_s", "the best", "the default", better)
+    assert reported == "time: the best is 1.25x as fast as the default (1.2 to 1.31): better"
+    reported = gain_text("energy_j", "the best", "the default", {**better, "ci": None})
+    assert reported.startswith(
         "energy: the best is 1.25x as energy-efficient as the default (one block"
     )
     # A comparison's ratio is of the first over the second: there the first is told of.

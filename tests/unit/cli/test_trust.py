@@ -44,9 +44,9 @@ def test_a_run_from_elsewhere_does_not_run_its_command_until_it_is_allowed(
         ["cpu-config", "compare", str(run), "best", "default"],
     ):
         assert main(words) == 2
-        told = capsys.readouterr().err
-        assert f"uses {COMMAND}, which is not trusted on this machine" in told
-        assert f"autotune trust {run}" in told
+        reported = capsys.readouterr().err
+        assert f"uses {COMMAND}, which is not trusted on this machine" in reported
+        assert f"autotune trust {run}" in reported
     assert (run / "events.jsonl").read_bytes() == events
     assert main(["trust", str(run)]) == 0
     assert COMMAND in capsys.readouterr().out

@@ -35,30 +35,32 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_wait_is_told_again_and_again_and_a_short_one_never() -> None:
-    told: list[str] = []
-    with telling(told.append):
+    messages: list[str] = []
+    with telling(messages.append):
         with waiting("nothing"):
             pass
-        assert told == []
+        assert messages == []
         with waiting("the kettle", lambda: 0.25):
             time.sleep(0.7)
-    assert 2 <= len(told) <= 4
-    assert all(line.startswith("the kettle: ") and ", 25% done, about " in line for line in told)
+    assert 2 <= len(messages) <= 4
+    assert all(
+        line.startswith("the kettle: ") and ", 25% done, about " in line for line in messages
+    )
     with waiting("nobody listens"):
         time.sleep(0.2)
 
 
 def test_of_waits_within_each_other_the_innermost_is_told() -> None:
-    told: list[str] = []
-    with telling(told.append), waiting("the kitchen"):
+    messages: list[str] = []
+    with telling(messages.append), waiting("the kitchen"):
         with waiting("the kettle"):
             time.sleep(0.5)
-            inner = len(told)
+            inner = len(messages)
         time.sleep(0.5)
     # On a busy machine the kitchen may be told before the kettle is there, and never after that.
-    begun = next(at for at, line in enumerate(told) if line.startswith("the kettle: "))
-    assert all(line.startswith("the kettle: ") for line in told[begun:inner])
-    outer = [line.startswith("the kitchen: ") for line in told[inner:]]
+    begun = next(at for at, line in enumerate(messages) if line.startswith("the kettle: "))
+    assert all(line.startswith("the kettle: ") for line in messages[begun:inner])
+    outer = [line.startswith("the kitchen: ") for line in messages[inner:]]
     assert outer[-1]
     assert (
         sum(not one for one in outer) <= 1
@@ -66,34 +68,34 @@ def test_of_waits_within_each_other_the_innermost_is_told() -> None:
 
 
 def test_the_first_word_does_not_come_later_because_a_wait_within_began_late() -> None:
-    told: list[str] = []
-    with telling(told.append), waiting("the kitchen"):
+    messages: list[str] = []
+    with telling(messages.append), waiting("the kitchen"):
         time.sleep(0.05)
         with waiting("the kettle"):
             time.sleep(0.1)
-            assert [line.partition(":")[0] for line in told] == ["the kettle"]
+            assert [line.partition(":")[0] for line in messages] == ["the kettle"]
             time.sleep(0.08)
-            assert len(told) == 1  # Its own first report is no second one.
+            assert len(messages) == 1  # Its own first report is no second one.
 
 
 def test_of_what_serves_until_it_is_ended_no_wait_is_told() -> None:
-    told: list[str] = []
-    with telling(told.append), waiting("the kitchen"), nothing_awaited():
+    messages: list[str] = []
+    with telling(messages.append), waiting("the kitchen"), nothing_awaited():
         time.sleep(0.3)
-        assert told == []
+        assert messages == []
         with waiting("the kettle"):
             time.sleep(0.15)
-        assert [line.partition(":")[0] for line in told] == ["the kettle"]
+        assert [line.partition(":")[0] for line in messages] == ["the kettle"]
 
 
 def test_who_listens_later_shows_something_else_than_earlier_waits() -> None:
-    told: list[str] = []
-    with telling(told.append), waiting("the kitchen"), telling(told.append):
+    messages: list[str] = []
+    with telling(messages.append), waiting("the kitchen"), telling(messages.append):
         pass
     later: list[str] = []
-    with telling(told.append), waiting("the kitchen"), telling(later.append):
+    with telling(messages.append), waiting("the kitchen"), telling(later.append):
         time.sleep(0.3)
-        assert told == later == []
+        assert messages == later == []
 
 
 def test_a_command_that_computes_in_silence_is_told(
@@ -101,9 +103,9 @@ def test_a_command_that_computes_in_silence_is_told(
 ) -> None:
     monkeypatch.setattr("autotune.cli.commands.models.write_table", lambda *_: time.sleep(0.3))
     main(["models"])
-    told = capsys.readouterr()
-    assert "autotune: waiting: the result of models: 0 s so far" in told.err
-    assert "waiting" not in told.out
+    reported = capsys.readouterr()
+    assert "autotune: waiting: the result of models: 0 s so far" in reported.err
+    assert "waiting" not in reported.out
 
 
 def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
@@ -128,23 +130,23 @@ def test_capturing_a_module_is_told_and_a_built_in_model_is_not(
 
     monkeypatch.setattr(training_step, "capture", slowly)
     monkeypatch.setattr(training_step, "capture_module", slowly)
-    told: list[str] = []
-    with telling(told.append):
+    messages: list[str] = []
+    with telling(messages.append):
         TrainingStep("lenet", 4).plain()
-        assert told == []
+        assert messages == []
         for step in (TrainingStep("net.py:make", 4), TrainingStep("Net", 4, module=object())):
             step.plain()
-    assert any(line.startswith("PyTorch to capture net.py:make: ") for line in told)
-    assert any(line.startswith("PyTorch to capture Net: ") for line in told)
+    assert any(line.startswith("PyTorch to capture net.py:make: ") for line in messages)
+    assert any(line.startswith("PyTorch to capture Net: ") for line in messages)
 
 
 def test_a_wait_is_told_while_torch_is_kept_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with stderr_log(), quiet(), waiting("the kettle"):
         print("of torch", file=sys.stderr)
         time.sleep(0.25)
-    told = capsys.readouterr().err
-    assert "waiting: the kettle" in told
-    assert "of torch" not in told
+    reported = capsys.readouterr().err
+    assert "waiting: the kettle" in reported
+    assert "of torch" not in reported
 
 
 @pytest.fixture(scope="module")
@@ -175,9 +177,9 @@ def test_reading_records_is_told(
         main(["records", *(word.format(tmp_path / "a.records.gz", tmp_path) for word in words)])
         == 0
     )
-    told = capsys.readouterr()
-    assert "autotune: waiting: records to be read: 0 s so far" in told.err
-    assert "waiting" not in told.out
+    reported = capsys.readouterr()
+    assert "autotune: waiting: records to be read: 0 s so far" in reported.err
+    assert "waiting" not in reported.out
 
 
 def test_the_checks_of_a_machine_are_told(
@@ -185,9 +187,9 @@ def test_the_checks_of_a_machine_are_told(
 ) -> None:
     monkeypatch.setattr("autotune.doctor.run_checks", lambda: time.sleep(0.3) or [])
     main(["doctor", "--json"])
-    told = capsys.readouterr()
-    assert "autotune: waiting: the checks of this machine to end: 0 s so far" in told.err
-    assert "waiting" not in told.out
+    reported = capsys.readouterr()
+    assert "autotune: waiting: the checks of this machine to end: 0 s so far" in reported.err
+    assert "waiting" not in reported.out
 
 
 def test_compiling_is_told_with_its_progress(
@@ -199,12 +201,12 @@ def test_compiling_is_told_with_its_progress(
     tool.write_text("#!/bin/sh\necho '[2/4] one'\nsleep 0.5\n[ \"$1\" != --build ]\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
-    told: list[str] = []
+    messages: list[str] = []
     (tmp_path / "build").mkdir()
-    with telling(told.append), pytest.raises(ToolchainError, match="does not compile"):
+    with telling(messages.append), pytest.raises(ToolchainError, match="does not compile"):
         build_in(NativePart("part", "thing", "thing", ()), tmp_path / "build")
-    assert any(line.startswith("compiling thing: ") for line in told)
-    assert any("25% done" in line for line in told)
+    assert any(line.startswith("compiling thing: ") for line in messages)
+    assert any("25% done" in line for line in messages)
 
 
 def test_cooling_is_told_with_how_far_it_is() -> None:
@@ -213,12 +215,12 @@ def test_cooling_is_told_with_how_far_it_is() -> None:
     assert zone is not None
     device.soc.set_celsius(50.0)
     first = read_celsius(device, zone)
-    told: list[str] = []
+    messages: list[str] = []
 
     def rest(seconds: float) -> None:
         time.sleep(0.15)
         device.soc.set_celsius(device.soc.celsius() - 4.0)
 
-    with telling(told.append):
+    with telling(messages.append):
         wait_until_cool(device, zone, first - 14.0, limit_s=900, sleep=rest)
-    assert any("to cool: " in line and "% done, about " in line for line in told)
+    assert any("to cool: " in line and "% done, about " in line for line in messages)

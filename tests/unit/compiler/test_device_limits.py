@@ -36,8 +36,8 @@ def _request(target: str) -> TuneRequest:
     return TuneRequest(spec, spaces.load(spec.space_path()), "m", None, (), 1, 1)
 
 
-def _device(*, stand_in: bool, **told: Any) -> DeviceFingerprint:
-    return DeviceFingerprint("d", "opencl", "1", tuple(told.items()), stand_in)
+def _device(*, stand_in: bool, **reported: Any) -> DeviceFingerprint:
+    return DeviceFingerprint("d", "opencl", "1", tuple(reported.items()), stand_in)
 
 
 def _limits(request: TuneRequest) -> Limits:
@@ -60,8 +60,10 @@ def _limits(request: TuneRequest) -> Limits:
 def test_a_processor_stands_in_whoever_made_it(
     target: str, vendor: str, kind: str, stand_in: bool
 ) -> None:
-    (told,) = opencl_sidecar.devices()[:1]
-    found = opencl_fingerprint(find(target), replace(told, vendor=vendor, type=kind, name="a name"))
+    (reported,) = opencl_sidecar.devices()[:1]
+    found = opencl_fingerprint(
+        find(target), replace(reported, vendor=vendor, type=kind, name="a name")
+    )
     assert found.stand_in == stand_in
 
 

@@ -35,17 +35,25 @@ def known(*kernels: tuple[Kernel, dict[str, list[float]]]) -> Database:
 
 def test_a_known_kernel_is_equal_and_its_formulations_are_told() -> None:
     own = conv(32, 14)
-    told = experiences(
+    reported = experiences(
         [own], known((own, {"direct": [3.0, 2.0], "guarded": [1.0, 4.0, 5.0]}), (conv(64, 14), {"packed": [0.1]}))
     ).of[own.name]  # fmt: skip
-    assert told.equal
-    assert told.formulations() == ["guarded", "direct"]
-    assert (told.expected("direct"), told.expected("guarded"), told.expected("packed")) == (
+    assert reported.equal
+    assert reported.formulations() == ["guarded", "direct"]
+    assert (
+        reported.expected("direct"),
+        reported.expected("guarded"),
+        reported.expected("packed"),
+    ) == (
         2,
         1,
         None,
     )
-    assert (told.trials("direct"), told.trials("guarded"), told.trials("packed")) == (2, 3, 0)
+    assert (reported.trials("direct"), reported.trials("guarded"), reported.trials("packed")) == (
+        2,
+        3,
+        0,
+    )
 
 
 def test_similar_kernels_differ_in_sizes_only_and_the_nearest_comes_first() -> None:
@@ -58,16 +66,16 @@ def test_similar_kernels_differ_in_sizes_only_and_the_nearest_comes_first() -> N
         parse_kernel(conv(32, 14).spec + "+bias.forward:n=1,c=32,s=196,relu=1", "forward"),
     )
     database = known(*((one, {"direct": [1.0]}) for one in (far, *others, near, nearer)))
-    told = experiences([conv(32, 14)], database).of[conv(32, 14).name]
-    assert not told.equal
-    assert [one.kernel for one in told.known] == [nearer, near, far]
+    reported = experiences([conv(32, 14)], database).of[conv(32, 14).name]
+    assert not reported.equal
+    assert [one.kernel for one in reported.known] == [nearer, near, far]
     assert not experiences([conv(32, 14, "data_grad")], database).of
 
 
 def test_what_is_known_of_similar_kernels_is_worth_less() -> None:
     database = known((conv(64, 14), {"direct": [1.0] * 6}))
-    (told,) = experiences([conv(32, 14)], database).of.values()
-    assert told.trials("direct") == 3
+    (reported,) = experiences([conv(32, 14)], database).of.values()
+    assert reported.trials("direct") == 3
 
 
 @pytest.mark.parametrize(
@@ -114,8 +122,8 @@ def test_the_fastest_known_formulation_goes_on_while_its_first_trials_are_on_the
 
 
 def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known() -> None:
-    told, new = searcher(1, 0.1, credit=8, expected=1.0), searcher(0)
-    turn = next_allocation([task(1, 1.0, told, new, warmup=4)], 50, 8)
+    reported, new = searcher(1, 0.1, credit=8, expected=1.0), searcher(0)
+    turn = next_allocation([task(1, 1.0, reported, new, warmup=4)], 50, 8)
     assert turn is not None
     assert (turn.searcher, turn.trials) == (new, 4)
 

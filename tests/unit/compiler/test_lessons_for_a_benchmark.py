@@ -37,9 +37,9 @@ def test_a_search_learns_nothing_of_its_own_layer_and_a_spread_of_the_others() -
     )
     others = {parse_kernel(OTHER, role).name for role in ROLES}
     for role in ROLES:
-        told = of_other_layers(records, parse_kernel(LAYER, role))
-        assert set(told.tasks()) == others
-        for schedules in told.tasks().values():
+        reported = of_other_layers(records, parse_kernel(LAYER, role))
+        assert set(reported.tasks()) == others
+        for schedules in reported.tasks().values():
             times = [one.best_s for one in schedules]
             assert len(times) == 2 * MOST_TAUGHT
             assert times[0] == 1.0 and times[-1] > 200

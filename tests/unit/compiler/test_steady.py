@@ -38,9 +38,9 @@ class Phone:
 
     host, port = "127.0.0.1", 1
 
-    def __init__(self, *told: Conditions) -> None:
-        self.told: Iterator[Conditions] = iter(told)
-        self.last = told[-1] if told else None
+    def __init__(self, *reported: Conditions) -> None:
+        self.reported: Iterator[Conditions] = iter(reported)
+        self.last = reported[-1] if reported else None
         self.asked: list[str] = []
 
     def served(self, key: str | None = None) -> list[Served]:
@@ -50,7 +50,7 @@ class Phone:
         return 1
 
     def look(self) -> list[dict[str, object]]:
-        now = next(self.told, self.last)
+        now = next(self.reported, self.last)
         return [now.to_json()] if now is not None else []
 
     def ask(self, request: Message, *, timeout: float) -> Message:
@@ -235,7 +235,7 @@ def test_reference_runs_take_two_per_cent_of_the_time() -> None:
 
 
 def test_what_changed_while_a_run_was_interrupted_is_told() -> None:
-    told = Drift("a", 3, 0.5, (0.4, 0.6))
+    reported = Drift("a", 3, 0.5, (0.4, 0.6))
     samples = [2.0 * (1 + 0.001 * n) for n in range(9)]
     event = {"event": "reference", "status": "ok", "task": "k", "serial": "a"}
     watch = reference([1.5])
@@ -243,12 +243,12 @@ def test_what_changed_while_a_run_was_interrupted_is_told() -> None:
         [
             {**event, "samples_s": [4.0] * 9},
             {**event, "samples_s": samples},
-            {"event": "drift", "drift": {**told.__dict__, "ci": list(told.ci)}},
+            {"event": "drift", "drift": {**reported.__dict__, "ci": list(reported.ci)}},
             {**event, "task": "another", "samples_s": [9.0] * 9},
         ]
     )
     (seen,) = watch.look(5)
-    assert watch.drifts[0] == told
+    assert watch.drifts[0] == reported
     assert seen.drift is not None
     assert round(seen.drift.ratio, 2) == 0.75
 

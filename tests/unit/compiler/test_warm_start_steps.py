@@ -33,7 +33,7 @@ def test_steps_are_told_one_by_one_up_to_the_last(kernels: int) -> None:
     tasks = {one.name: SearchedTask(one.spec, one.role, 1, 9.0, 1, ()) for one in known}
     source = Source("run", GPU, "all", About("run", 0.0, "matmul", None), len(known), tasks)
     found = [Schedule.of(one.name, "gemm", one.name, [], {source.id: 1.0}) for one in known]
-    told = experiences([], Database.of([source], found))
+    reported = experiences([], Database.of([source], found))
     entries: Any = [
         SimpleNamespace(
             task=SimpleNamespace(kernel=SimpleNamespace(name=f"own {number}")),
@@ -42,7 +42,7 @@ def test_steps_are_told_one_by_one_up_to_the_last(kernels: int) -> None:
         for number in range(kernels)
     ]
     made: Any = _Searcher()
-    warm = WarmStart(told, lambda kernel, formulation: made)
+    warm = WarmStart(reported, lambda kernel, formulation: made)
     steps: list[int] = []
     warm.begin(entries, lambda done, name: steps.append(done), lambda: False)
     assert steps == list(range(1, warm.steps(entries) + 1))

@@ -51,8 +51,8 @@ async def talk(
 ) -> tuple[list[Packet], Writer]:
     """What the daemon answers to packets, given one after the other."""
     reader, writer = asyncio.StreamReader(), Writer()
-    told = Identity("device::", **{"authorise": "always", **identity})  # type: ignore[arg-type]
-    connection = Connection(reader, writer, told, EchoServices(), faults or LinkFaults())  # type: ignore[arg-type]
+    reported = Identity("device::", **{"authorise": "always", **identity})  # type: ignore[arg-type]
+    connection = Connection(reader, writer, reported, EchoServices(), faults or LinkFaults())  # type: ignore[arg-type]
     task = asyncio.ensure_future(connection.serve())
     for data in [*(packet.encoded() for packet in packets), raw]:
         reader.feed_data(data)
@@ -132,12 +132,12 @@ def test_every_count_of_bytes_cuts_once() -> None:
 
 
 def test_faults_are_told_at_once_and_cleared() -> None:
-    faults, told = LinkFaults(), []
-    faults.on_change(lambda: told.append(faults.drops))
+    faults, reported = LinkFaults(), []
+    faults.on_change(lambda: reported.append(faults.drops))
     faults.drop_now()
     faults.unauthorised = True
     faults.refuse = True
-    assert told == [1, 2, 3]
+    assert reported == [1, 2, 3]
     faults.hang(30)
     assert 29 < faults.hanging() <= 30
     faults.clear()

@@ -391,11 +391,12 @@ def test_a_meter_that_freezes_for_a_part_of_a_window_is_told() -> None:
     for begin, length in ((0.0, 20.0), (5.0, 20.0), (18.0, 12.0)):
         inside = (times > begin) & (times <= begin + length)
         frozen = np.where(inside, 3.001, fine)
-        told = checks.frozen(Trace(times, frozen), 0.0, 30.0)
-        assert f"no new value for {length:.0f}." in told or f"for {length - 0.1:.1f} of" in told, (
-            told
-        )
-        assert "froze" in told
+        reported = checks.frozen(Trace(times, frozen), 0.0, 30.0)
+        assert (
+            f"no new value for {length:.0f}." in reported
+            or f"for {length - 0.1:.1f} of" in reported
+        ), reported
+        assert "froze" in reported
 
 
 @pytest.mark.parametrize("step_w", [0.005, 0.02, 0.05, 0.1, 0.2])

@@ -86,11 +86,15 @@ def record(
     begin_s: float, end_s: float, watts: list[float], *others: dict[str, object]
 ) -> Observation:
     """A record of a meter that printed a value each 0.1 s."""
-    told: list[dict[str, object]] = [{"begin": begin_s, "pid": 1, "interval_s": 0.01, "watch": []}]
-    told += others
-    told += [{"meter": [begin_s + 0.1 * (n + 1), f"{w:.4f}", ""]} for n, w in enumerate(watts)]
-    told.append({"end": end_s, "exit": 0, "max_rss_kb": 0, "user_s": 0, "system_s": 0, "why": ""})
-    return parse("\n".join(json.dumps(one) for one in told))
+    reported: list[dict[str, object]] = [
+        {"begin": begin_s, "pid": 1, "interval_s": 0.01, "watch": []}
+    ]
+    reported += others
+    reported += [{"meter": [begin_s + 0.1 * (n + 1), f"{w:.4f}", ""]} for n, w in enumerate(watts)]
+    reported.append(
+        {"end": end_s, "exit": 0, "max_rss_kb": 0, "user_s": 0, "system_s": 0, "why": ""}
+    )
+    return parse("\n".join(json.dumps(one) for one in reported))
 
 
 def test_joules_of_calls_have_the_uncertainty_of_idle_power_and_of_the_meter_s_clock() -> None:

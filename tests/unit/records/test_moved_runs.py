@@ -71,9 +71,9 @@ def test_runs_that_are_named_anew_stand_for_those_that_are_gone(tmp_path: Path) 
     gpu = run_in(tmp_path / "away" / "c")
     with pytest.raises(
         UsageError, match="takes its kernels from logs/b, which is not there"
-    ) as told:
+    ) as raised:
         step.placed(plan, "put it back")
-    assert told.value.hint == "put it back"
+    assert raised.value.hint == "put it back"
     with pytest.raises(UsageError, match="from logs/c"):
         step.placed(plan, "put it back", [renamed])
     found = step.placed(plan, "", [renamed, gpu])
@@ -113,10 +113,10 @@ def test_what_did_not_end_says_how_to_end_it(
     tmp_path: Path, request_: dict[str, Any], command: str
 ) -> None:
     path = run_in(tmp_path / "run", request_)
-    with pytest.raises(UsageError, match="run has not ended") as told:
+    with pytest.raises(UsageError, match="run has not ended") as raised:
         read_run(path).ended()
-    assert command in told.value.hint
-    assert ("--resume" in command) == (str(path) in told.value.hint)
+    assert command in raised.value.hint
+    assert ("--resume" in command) == (str(path) in raised.value.hint)
 
 
 def test_points_of_a_search_are_those_that_have_plans(tmp_path: Path) -> None:
@@ -129,12 +129,12 @@ def test_points_of_a_search_are_those_that_have_plans(tmp_path: Path) -> None:
     assert point_of(run, "least-energy") == point_of(run, "least_energy") == POINT
     assert point_of(run, "pareto-2") == front[1]
     assert point_of(run, "sequential")["threads"] == 3
-    with pytest.raises(UsageError, match="no point 'pareto-3'") as told:
+    with pytest.raises(UsageError, match="no point 'pareto-3'") as raised:
         point_of(run, "pareto-3")
-    assert "pareto-1 to pareto-2" in told.value.hint
+    assert "pareto-1 to pareto-2" in raised.value.hint
     with pytest.raises(UsageError, match="not a run of cpu-config or joint"):
         point_of(read_run(run_in(tmp_path / "b")), "best")
     unfinished = read_run(run_in(tmp_path / "c", {"objective": "edp", "joint": True}))
-    with pytest.raises(UsageError, match="has not ended") as told:
+    with pytest.raises(UsageError, match="has not ended") as raised:
         point_of(unfinished, "best")
-    assert f"autotune joint --resume {unfinished.path}" in told.value.hint
+    assert f"autotune joint --resume {unfinished.path}" in raised.value.hint

@@ -282,10 +282,10 @@ def test_a_packed_file_that_is_cut_short_or_none_is_damaged(tmp_path: Path) -> N
     "wrong", [KeyError("a"), TypeError("b\nc"), OverflowError("d"), RecursionError()]
 )
 def test_whatever_goes_wrong_with_data_of_a_file_is_one_line(wrong: Exception) -> None:
-    with pytest.raises(RecordError) as told, reading("file.json"):
+    with pytest.raises(RecordError) as raised, reading("file.json"):
         raise wrong
-    assert told.value.message.startswith("file.json is damaged: ")
-    assert "\n" not in told.value.message
+    assert raised.value.message.startswith("file.json is damaged: ")
+    assert "\n" not in raised.value.message
 
 
 def test_types_are_checked_by_name() -> None:

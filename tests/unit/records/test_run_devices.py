@@ -48,7 +48,7 @@ HERE = host_device().name
 
 
 @pytest.mark.parametrize(
-    ("searched", "runs", "told"),
+    ("searched", "runs", "reported"),
     [
         (("emulated", ""), [("model", "emulated meizu-16t")], []),
         (("emulated", ""), [("model", "emulated jetson-tx2")], ["emulated jetson-tx2", "emulated meizu-16t"]),
@@ -67,12 +67,12 @@ HERE = host_device().name
     ],
 )  # fmt: skip
 def test_devices_of_runs(
-    tmp_path: Path, searched: tuple[str, str], runs: list[tuple[str, ...]], told: list[str]
+    tmp_path: Path, searched: tuple[str, str], runs: list[tuple[str, ...]], reported: list[str]
 ) -> None:
     read = [run_on(tmp_path / str(n), *one) for n, one in enumerate(runs)]
     found = other_devices(read, device(*searched))
-    assert len(found) == bool(told)
-    assert all(name in found[0] for name in told)
+    assert len(found) == bool(reported)
+    assert all(name in found[0] for name in reported)
 
 
 def test_clusters_of_a_device_are_one_device(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ def test_what_a_search_makes_is_accepted() -> None:
 )  # fmt: skip
 def test_what_no_search_makes_is_refused_by_name(instruction: tuple[Any, ...], named: str) -> None:
     for check in (check_kinds, check_trace):
-        with pytest.raises(RecordError, match=named) as told:
+        with pytest.raises(RecordError, match=named) as raised:
             check(added(*instruction))
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_what_no_search_makes_is_refused_by_name(instruction: tuple[Any, ...], n
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_refused_in_one_line(trace: Any) -> None:
-    with pytest.raises(RecordError) as told:
+    with pytest.raises(RecordError) as raised:
         check_trace(trace)
-    assert "\n" not in str(told.value)
-    assert "\x1b" not in str(told.value)
+    assert "\n" not in str(raised.value)
+    assert "\x1b" not in str(raised.value)
 
 
 @pytest.mark.parametrize("check", [check_kinds, check_trace])

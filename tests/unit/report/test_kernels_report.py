@@ -45,7 +45,7 @@ def test_the_best_so_far_of_a_kernel_and_of_the_step() -> None:
             "samples_s": list(samples),
         }  # fmt: skip
 
-    told = [
+    reported = [
         {**trial("a", 4.0, 6.0, 5.0), "event": "default"},
         trial("a"),
         trial("b", 8.0),
@@ -53,7 +53,7 @@ def test_the_best_so_far_of_a_kernel_and_of_the_step() -> None:
         trial("a", 3.0),
         trial("b", 1.0),
     ]
-    found = histories(told)
+    found = histories(reported)
     assert found["a"].default_s == 5.0
     assert found["a"].best() == [(0, 5.0), (3, 2.0)]
     # `b` has no default: the step is known from its first valid trial on.
@@ -90,10 +90,10 @@ def test_an_interrupted_run_is_shown_as_far_as_it_came(run: Path) -> None:
 
 def test_a_kernel_without_a_time_of_its_default_has_no_speed_up_over_that(run: Path) -> None:
     """The first candidate's time stood for the default's."""
-    told = events(run)
-    (default,) = [e for e in told if e["event"] == "default" and e["task"] == FORWARD]
+    reported = events(run)
+    (default,) = [e for e in reported if e["event"] == "default" and e["task"] == FORWARD]
     default |= {"status": "timeout", "samples_s": [], "message": "too slow"}
-    write(run, told)
+    write(run, reported)
     (run / "result.json").unlink()
     html = html_of(run)
     assert "1 of 3 kernels, whose untuned default has no time, are left out" in html
@@ -178,7 +178,7 @@ def test_an_export_of_figures_is_the_reports_table(run: Path, tmp_path: Path) ->
 
 def test_times_of_pages_have_the_units_of_the_terminal(run: Path, tmp_path: Path) -> None:
     html = html_of(run)
-    for told in ("6.10 us", "0.196 us"):
-        assert f">{told}</td>" in html
+    for reported in ("6.10 us", "0.196 us"):
+        assert f">{reported}</td>" in html
     assert main(["compare", str(run), str(run), "--html", str(tmp_path / "both.html")]) == 0
     assert ">0.196 us</td>" in (tmp_path / "both.html").read_text()

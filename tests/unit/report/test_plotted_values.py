@@ -90,11 +90,13 @@ def test_the_best_so_far_is_of_those_that_keep_the_limits_and_the_dots_are_all()
 
 
 def test_heat_and_power_over_a_search() -> None:
-    told = dict(over_search([trial(0, 2.0, 5.0), trial(1, 1.0, 4.0), trial(2, 4.0, 2.0)]))
+    reported = dict(over_search([trial(0, 2.0, 5.0), trial(1, 1.0, 4.0), trial(2, 4.0, 2.0)]))
     heat, power = (
         next(
             iter(
-                curves(plot_of(told[f"{what} over the search"], f"{what} over the search")).values()
+                curves(
+                    plot_of(reported[f"{what} over the search"], f"{what} over the search")
+                ).values()
             )
         )
         for what in ("Temperature", "Power")
@@ -184,14 +186,14 @@ def test_heat_and_the_same_kernel_over_a_kernel_run() -> None:
         {"event": "reference", "time": 50.0, "task": "k", "samples_s": [0.002, 0.004, 0.003], "conditions": seen},
         {"event": "reference", "time": 90.0, "task": "k", "samples_s": [0.005], "conditions": seen[:1]},
     ]  # fmt: skip
-    told = dict(over_run(events))
-    heat = curves(plot_of(told["Temperature over the run"], "Temperature over the run"))["skin"]
+    reported = dict(over_run(events))
+    heat = curves(plot_of(reported["Temperature over the run"], "Temperature over the run"))["skin"]
     assert heat == [
         (pytest.approx(0, abs=0.1), pytest.approx(33, abs=0.02)),
         (pytest.approx(40, abs=0.2), pytest.approx(31, abs=0.02)),
     ]
     name = "The same kernel over the run"
-    same = curves(plot_of(told[name], name))["k"]
+    same = curves(plot_of(reported[name], name))["k"]
     assert [ms for _, ms in same] == pytest.approx([3.0, 5.0], rel=NEAR)
 
 

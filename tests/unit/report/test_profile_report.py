@@ -159,18 +159,18 @@ def test_damaged_records_are_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_page_of_a_profile_without_calls_is_drawn(tmp_path: Path) -> None:
-    told = {"times_s": [0.0, 1.0], "watts": [2.0, 2.0], "idle_w": None, "steps": []}
-    html = profile_page(tmp_path, ABOUT, result(), told)
+    reported = {"times_s": [0.0, 1.0], "watts": [2.0, 2.0], "idle_w": None, "steps": []}
+    html = profile_page(tmp_path, ABOUT, result(), reported)
     assert len(plots(html)) == 4  # Energy, roles, time, power.
 
 
 def test_many_readings_are_drawn_as_means(tmp_path: Path) -> None:
     """A value is the mean since the one before: one of three would be no mean of the three."""
     times = [0.01 * n for n in range(1, 9001)]
-    told = {
+    reported = {
         "times_s": times, "watts": [9.0 if n % 3 == 0 else 0.0 for n in range(9000)], "idle_w": None, "steps": [],
     }  # fmt: skip
-    html = profile_page(tmp_path, ABOUT, result(), told)
+    html = profile_page(tmp_path, ABOUT, result(), reported)
     shown = [watts for _, watts in curves(plot_of(html, "Power over the run"))["power"]]
     assert sum(shown) / len(shown) == pytest.approx(3.0, rel=0.01)
     assert max(shown) < 5

@@ -84,8 +84,8 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     about = {"request": {"objective": "pareto"}, "device": device}
     html = cpu_config_page(tmp_path, about, TRIALS, RESULT)
     # Clusters and sensors have their names, not their folders'.
-    told = [plot for plot in plots(html) if "skin-sensor" in plot or ">big<" in plot]
-    assert len(told) == 2
+    reported = [plot for plot in plots(html) if "skin-sensor" in plot or ">big<" in plot]
+    assert len(reported) == 2
     assert not any(folder in plot for plot in plots(html) for folder in ("policy4", "zone0"))
     assert (
         len(plots(html)) == 8

@@ -292,8 +292,8 @@ class Table:
         counts = self.counts[choice.form]
         calls = [s[i] for s, i in zip(self.seconds, choice.schedules, strict=True)]
         total = sum(n * s for n, s in zip(counts, calls, strict=True))
-        told = [s if n else None for n, s in zip(counts, calls, strict=True)]
-        return Measured("ok", figures=Figures(total, 3.0 * total), raw={"task_s": told})
+        reported = [s if n else None for n, s in zip(counts, calls, strict=True)]
+        return Measured("ok", figures=Figures(total, 3.0 * total), raw={"task_s": reported})
 
 
 def small(*pool_ms: Sequence[float]) -> tuple[TaskPool, ...]:
@@ -355,8 +355,8 @@ def test_a_plan_has_of_each_call_what_steps_took_with_an_interval_where_several_
     def planned(configuration: CpuConfiguration) -> list[dict[str, Any]]:
         of_call = [0, 1, *[None] * (calls - 2)]
         setting = PlannedSetting(configuration, Choice((0, 0)))
-        told = step_plan(bench, graph, of_call, {}, {}, [setting], [0] * calls, None)
-        return list(told["calls"])
+        reported = step_plan(bench, graph, of_call, {}, {}, [setting], [0] * calls, None)
+        return list(reported["calls"])
 
     first, second, other = planned(BIG4)[:3]
     assert first["measured"]["time_s"] == 4.2e-3

@@ -148,8 +148,8 @@ def searched(
     def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
         assert measured is not None
         figures = vars(measured.figures) if measured.figures else None
-        told = {"status": measured.status, "message": measured.message, "figures": figures}
-        recorded.append({"event": kind, **told, **(measured.raw or {}), **what})
+        reported = {"status": measured.status, "message": measured.message, "figures": figures}
+        recorded.append({"event": kind, **reported, **(measured.raw or {}), **what})
 
     progress = Silent()
     run = JointRun(
@@ -172,9 +172,9 @@ def test_a_slow_gpu_is_measured_and_the_whole_step_stays_on_the_cpu() -> None:
     assert all(
         not choice.gpu for c, choice in device.measured if c and choice.gpu != tuple(range(CALLS))
     )
-    told = placement_texts(found)
-    assert told[0].startswith("the whole step is best on the CPU")
-    assert told[1].startswith("measured in interleaved blocks, with 2 all ")
+    reported = placement_texts(found)
+    assert reported[0].startswith("the whole step is best on the CPU")
+    assert reported[1].startswith("measured in interleaved blocks, with 2 all ")
 
 
 def test_on_a_tie_the_step_is_said_to_stay_on_the_cpu() -> None:
@@ -182,8 +182,8 @@ def test_on_a_tie_the_step_is_said_to_stay_on_the_cpu() -> None:
     assert found is not None
     assert found["places"]["gpu"]["cpu_over_time_s"]["verdict"] == "tie"
     assert (found["best"], found["sure"]) == ("cpu", False)
-    told = placement_texts(found)[0]
-    assert told.startswith(
+    reported = placement_texts(found)[0]
+    assert reported.startswith(
         "the whole step stays on the CPU, because no other placement is significantly better; "
     )
 
@@ -230,14 +230,14 @@ def test_what_turns_out_best_in_the_end_is_set_beside_the_cpu_alone_too() -> Non
     ratio = found["again"]["places"]["gpu"]["cpu_over_time_s"]
     assert (ratio["ratio"], ratio["verdict"]) == (pytest.approx(5.0), "better")
     assert found["again"]["sure"]
-    told = placement_texts(found)
-    assert told[0].startswith("the step is best on the GPU (6 of its 6 calls); ")
+    reported = placement_texts(found)
+    assert reported[0].startswith("the step is best on the GPU (6 of its 6 calls); ")
     unsure = {**found, "again": {**found["again"], "sure": False}}
     assert placement_texts(unsure)[0].startswith(
         "the step was better on the GPU (6 of its 6 calls), but the final best is not significantly better"
     )
-    assert "compared with that CPU alone in interleaved blocks: 2 all" in told[3]
-    assert told[4].startswith("6 calls on the GPU: time: this is 5")
+    assert "compared with that CPU alone in interleaved blocks: 2 all" in reported[3]
+    assert reported[4].startswith("6 calls on the GPU: time: this is 5")
     # Gone on with, none of this is measured again; the study, which was in memory, is.
     again = searched([0.001] * CALLS, kind=Lucky, events=recorded)
     assert again[0].placement == found
@@ -275,8 +275,8 @@ def test_calls_are_parted_where_some_are_faster_on_each() -> None:
     assert found["places"]["mixed"]["data_movement"]["copies"] > 0
     ran = {bench.ran[f.configuration].gpu for f in outcome.outcome.finals if f.configuration}
     assert ran == {(0, 1, 2)}
-    told = bench.foretold(next(iter(bench.ran)), Choice((0,) * CALLS, 0, (0, 1, 2)))
-    assert told["time_s"] == pytest.approx(0.0015 + 1e-4 + 3 * 0.005, rel=0.2)
+    reported = bench.predicted(next(iter(bench.ran)), Choice((0,) * CALLS, 0, (0, 1, 2)))
+    assert reported["time_s"] == pytest.approx(0.0015 + 1e-4 + 3 * 0.005, rel=0.2)
 
 
 def test_a_gpu_that_promised_more_than_steps_show_is_seen_through() -> None:
@@ -298,7 +298,9 @@ def test_a_frugal_gpu_wins_energy_though_it_is_slower() -> None:
 def test_a_gpu_that_cannot_run_the_step_is_left_out() -> None:
     outcome, device, _, progress, recorded = searched([0.001] * CALLS, broken=True)
     assert outcome.placement is None
-    assert any("OpenCL error -5; all calls stay on the CPU" in told for told in progress.notices)
+    assert any(
+        "OpenCL error -5; all calls stay on the CPU" in reported for reported in progress.notices
+    )
     assert all(not choice.gpu for c, choice in device.measured if c)
     assert outcome.outcome.finals
     assert recorded[0]["event"] == "gpu_probe"

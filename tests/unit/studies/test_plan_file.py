@@ -107,9 +107,9 @@ def test_a_plan_tells_what_the_gpu_does(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, content: str, text: str) -> None:
-    with pytest.raises(UsageError, match=text) as told:
+    with pytest.raises(UsageError, match=text) as raised:
         read_plan(written(tmp_path, content))
-    assert told.value.hint
+    assert raised.value.hint
 
 
 def changed(path: str, value: Any, plan: dict[str, Any] = PLAN) -> dict[str, Any]:
@@ -164,26 +164,26 @@ def changed(path: str, value: Any, plan: dict[str, Any] = PLAN) -> dict[str, Any
 def test_a_damaged_plan_is_told_by_where_and_how_to_mend(
     tmp_path: Path, plan: dict[str, Any], text: str
 ) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         read_plan(written(tmp_path, json.dumps(plan)))
-    assert f"best.json is not a plan, or a damaged one: {text}" in told.value.message
-    assert "\n" not in told.value.message
-    assert not [word for word in ("Error", "None", "dict", "tuple") if word in told.value.message]
-    assert told.value.hint == "make it again: autotune joint"
+    assert f"best.json is not a plan, or a damaged one: {text}" in raised.value.message
+    assert "\n" not in raised.value.message
+    assert not [word for word in ("Error", "None", "dict", "tuple") if word in raised.value.message]
+    assert raised.value.hint == "make it again: autotune joint"
 
 
 def test_a_damaged_plan_of_a_run_that_is_there_is_made_again_from_it(tmp_path: Path) -> None:
     run = tmp_path / "logs" / "1-joint-sm8150"
     (run / "plans").mkdir(parents=True)
     (run / "run.json").write_text("{}")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         read_plan(written(run / "plans", json.dumps(changed("memory", None))))
-    assert told.value.hint == f"make it again: autotune joint --resume {run}"
+    assert raised.value.hint == f"make it again: autotune joint --resume {run}"
 
 
 def test_a_folder_or_nothing_is_no_plan(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a plan is a file") as told:
+    with pytest.raises(UsageError, match="a plan is a file") as raised:
         read_plan(tmp_path)
-    assert "plans/best.json" in told.value.hint
+    assert "plans/best.json" in raised.value.hint
     with pytest.raises(UsageError, match="no plan at"):
         read_plan(tmp_path / "nowhere.json")

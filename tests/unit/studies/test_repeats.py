@@ -66,7 +66,7 @@ class Told:
 def study(
     bench: Noisy,
     order: list[int],
-    told: Told,
+    reported: Told,
     *,
     objective: Objective = "latency",
     every: int = 8,
@@ -76,12 +76,12 @@ def study(
     space = CpuSpace.of((ONE,), CpuRanges(), clocks=True)
     request = StudyRequest(space, objective, NO_LIMITS, TRIALS)
     repeats = Repeats(
-        bench, request, told.record, told.notices.append, every=every, challenges=challenges
+        bench, request, reported.record, reported.notices.append, every=every, challenges=challenges
     )
     repeats.recall(earlier or [])
     for number, khz in enumerate(order):
         measured = bench.measure(at(khz))
-        told.record("trial", {"configuration": at(khz).to_json(["all"])}, measured)
+        reported.record("trial", {"configuration": at(khz).to_json(["all"])}, measured)
         repeats.after(StudyTrial(number, at(khz), "ok", measured.figures, "", "probe", None))
     return repeats
 
@@ -95,8 +95,8 @@ def rising(count: int) -> list[int]:
 def test_a_steady_device_s_noise_is_no_drift(noise: float, most: int) -> None:
     falsely = 0
     for seed in range(60):
-        told = Told()
-        found = study(Noisy(noise, lambda _: 1.0, seed), rising(TRIALS), told, challenges=False)
+        reported = Told()
+        found = study(Noisy(noise, lambda _: 1.0, seed), rising(TRIALS), reported, challenges=False)
         assert len(found.references) == (TRIALS - 3) // 8
         falsely += bool(found.marks())
     assert falsely <= most
@@ -105,9 +105,9 @@ def test_a_steady_device_s_noise_is_no_drift(noise: float, most: int) -> None:
 def test_a_device_that_drifts_is_told_and_nothing_is_corrected() -> None:
     found_times = 0
     for seed in range(40):
-        told = Told()
+        reported = Told()
         bench = Noisy(0.01, lambda run: 1.0 if run < 14 else 1.15, seed)
-        found = study(bench, rising(TRIALS), told, challenges=False)
+        found = study(bench, rising(TRIALS), reported, challenges=False)
         assert not found.references[0].drifted
         marks = found.marks()
         if not marks:
@@ -116,10 +116,10 @@ def test_a_device_that_drifts_is_told_and_nothing_is_corrected() -> None:
         assert "of what it was; no figure is corrected for it" in marks[0]
         last = found.references[-1].ratios["time_s"]
         assert last.low < 1.15 < last.high
-        assert "drift" in told.kinds()
-        assert told.notices[0].startswith("the device drifts: after ")
+        assert "drift" in reported.kinds()
+        assert reported.notices[0].startswith("the device drifts: after ")
         # It seemed so, and was measured at once again.
-        assert told.kinds().count("reference") > len(found.references)
+        assert reported.kinds().count("reference") > len(found.references)
     assert found_times >= 38
 
 
@@ -127,61 +127,61 @@ def test_a_device_that_drifts_is_told_and_nothing_is_corrected() -> None:
 def test_equal_challengers_are_a_tie_and_better_ones_win(objective: Objective) -> None:
     wins = {"equal": 0, "better": 0}
     for seed in range(60):
-        told = Told()
+        reported = Told()
         # 1.1 s, and one that is drawn so: a challenge follows where it happens to look better.
         order = [100_000] * 10
-        repeats = study(Noisy(0.02, lambda _: 1.0, seed), order, told, objective=objective)
+        repeats = study(Noisy(0.02, lambda _: 1.0, seed), order, reported, objective=objective)
         wins["equal"] += sum(v["verdict"] == "better" for v in repeats.verdicts)
-        told = Told()
+        reported = Told()
         order = [200_000, 160_000]
-        repeats = study(Noisy(0.004, lambda _: 1.0, seed), order, told, objective=objective)
+        repeats = study(Noisy(0.004, lambda _: 1.0, seed), order, reported, objective=objective)
         wins["better"] += repeats.incumbent == at(160_000)
     assert wins["equal"] <= 9
     assert wins["better"] >= 55
 
 
 def test_one_that_is_far_better_needs_one_block_that_agrees() -> None:
-    told = Told()
-    repeats = study(Noisy(0.01, lambda _: 1.0, 1), [2_000_000, 100_000], told)
-    assert told.kinds() == ["trial", "trial", "challenge", "challenge", "verdict"]
+    reported = Told()
+    repeats = study(Noisy(0.01, lambda _: 1.0, 1), [2_000_000, 100_000], reported)
+    assert reported.kinds() == ["trial", "trial", "challenge", "challenge", "verdict"]
     assert (repeats.verdicts[0]["verdict"], repeats.incumbent) == ("better", at(100_000))
 
 
 def test_the_reference_is_the_fastest_of_the_first_three() -> None:
-    told = Told()
+    reported = Told()
     order = [900_000, 300_000, 500_000, *rising(9)]
-    study(Noisy(0.01, lambda _: 1.0, 1), order, told, challenges=False)
-    assert told.kinds()[3] == "reference"
-    runs = [e["configuration"] for e in told.events if e["event"] == "reference"]
+    study(Noisy(0.01, lambda _: 1.0, 1), order, reported, challenges=False)
+    assert reported.kinds()[3] == "reference"
+    runs = [e["configuration"] for e in reported.events if e["event"] == "reference"]
     assert runs == [at(300_000).to_json(["all"])] * 2
 
 
 def test_challenges_keep_to_their_share() -> None:
     for seed in range(10):
-        told = Told()
+        reported = Told()
         falling = rising(TRIALS)[::-1]
         bench = Noisy(0.02, lambda _: 1.0, seed)
-        study(bench, falling, told, every=0)
-        assert told.kinds().count("challenge") <= CHALLENGE_SHARE * TRIALS
+        study(bench, falling, reported, every=0)
+        assert reported.kinds().count("challenge") <= CHALLENGE_SHARE * TRIALS
         assert bench.runs <= (1 + CHALLENGE_SHARE) * TRIALS
 
 
 def test_a_pareto_study_has_references_only_and_both_can_be_left_out() -> None:
-    told = Told()
+    reported = Told()
     falling = rising(20)[::-1]
-    study(Noisy(0.01, lambda _: 1.0, 1), falling, told, objective="pareto")
-    assert set(told.kinds()) == {"trial", "reference"}
+    study(Noisy(0.01, lambda _: 1.0, 1), falling, reported, objective="pareto")
+    assert set(reported.kinds()) == {"trial", "reference"}
     bench = Noisy(0.01, lambda _: 1.0, 1)
     study(bench, falling, Told(), every=0, challenges=False)
     assert bench.runs == 20
 
 
 def test_a_run_that_goes_on_knows_what_went_before() -> None:
-    told = Told()
+    reported = Told()
     order = [900_000, 100_000, *rising(30)]
-    whole = study(Noisy(0.01, lambda run: 1.0 if run < 20 else 1.2, 3), order, told)
+    whole = study(Noisy(0.01, lambda run: 1.0 if run < 20 else 1.2, 3), order, reported)
     again = Told()
-    recalled = study(Noisy(0.01, lambda _: 1.2, 3), [], again, earlier=told.events)
+    recalled = study(Noisy(0.01, lambda _: 1.2, 3), [], again, earlier=reported.events)
     assert again.events == []
     assert recalled.incumbent == whole.incumbent
     assert recalled.references == whole.references

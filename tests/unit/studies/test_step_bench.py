@@ -366,8 +366,8 @@ def test_conditions_that_cannot_be_read_are_told(tmp_path: Path) -> None:
             observed,
             samples=tuple(replace(s, texts={**s.texts, path: None}) for s in observed.samples),
         )
-        (told,) = broken(gone, window, COOL, info)
-        assert told.startswith(f"{path} could not be read")
+        (reported,) = broken(gone, window, COOL, info)
+        assert reported.startswith(f"{path} could not be read")
         # What was never there is no condition.
         never = replace(info, online=(), settings=tuple(s for s in info.settings if s[0] != clock))
         assert broken(gone, window, COOL, never) == []

@@ -35,7 +35,7 @@ from autotune.studies.run.cpu_config import CpuConfigRun
 from autotune.studies.run.finals import measure_again, named_points
 from autotune.studies.run.results import found_of, nearest_text, result
 from autotune.studies.run.storage import (
-    faults_told,
+    explained_faults,
     open_storage,
     open_study,
 )
@@ -151,17 +151,17 @@ def test_values_that_toml_has_and_json_has_not_are_told_with_their_place(
 ) -> None:
     path = tmp_path / "ranges.toml"
     path.write_text(text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         read_ranges(path)
-    assert told.value.message == f"{path}{words}"
+    assert raised.value.message == f"{path}{words}"
 
 
 @pytest.mark.parametrize("together", ["never", "whole"])
 def test_ranges_that_leave_nothing_say_which_of_them_do(together: str) -> None:
     ranges = {"together": together, "others": {"cores": (1,)}}
-    with pytest.raises(UsageError, match=f'together = "{together}"') as told:
+    with pytest.raises(UsageError, match=f'together = "{together}"') as raised:
         small_space(**ranges)
-    assert "allow clusters 0 cores" in told.value.hint
+    assert "allow clusters 0 cores" in raised.value.hint
     with pytest.raises(UsageError) as none:
         small_space(together=together, others={"cores": (0,)})
     assert none.value.hint == "allow a cluster some cores"
@@ -302,7 +302,7 @@ def test_the_last_timing_ends_at_once_and_goes_on_where_it_was() -> None:
     bench = Counting()
     part = measure_again(
         bench, [first, second], blocks=3, seed=4, interrupted=lambda: bench.measured >= 4,
-        told=lambda configuration, measured: recorded.append((configuration, measured)),
+        reported=lambda configuration, measured: recorded.append((configuration, measured)),
     )  # fmt: skip
     # Not a whole block more: the one measurement of the second block counts, too.
     assert bench.measured == 4
@@ -361,11 +361,11 @@ def test_a_front_gains_over_another_one_only_where_that_has_an_area() -> None:
     assert gain([(1.0, 2.0), (2.0, 1.0)], [(1.0, 2.0), (2.0, 1.0)]) == (1.0, 0.0)
     assert gain([(1.0, 1.0)], [(2.0, 2.0)]) == (1.0, None)
     assert gain([(2.0, 2.0)], [(1.0, 1.0)]) == (0.0, -1.0)
-    told = {"dominated": 1.0, "hypervolume_gain": None}
-    assert fronts_text(told) == (
+    reported = {"dominated": 1.0, "hypervolume_gain": None}
+    assert fronts_text(reported) == (
         "Pareto front: joint equals or dominates 100% of the points of tuning kernels first, then cores"
     )
-    larger, smaller = (fronts_text({**told, "hypervolume_gain": x}) for x in (0.12, -0.12))
+    larger, smaller = (fronts_text({**reported, "hypervolume_gain": x}) for x in (0.12, -0.12))
     assert larger.endswith("; its hypervolume is 12% larger")
     assert smaller.endswith("; its hypervolume is 12% smaller")
 
@@ -426,8 +426,8 @@ def test_where_nothing_keeps_the_limits_nothing_is_measured_again_and_the_neares
     found = found_of(asked, outcome)
     assert found.best is None
     fastest = min(table.figures(), key=lambda c: table.figures()[c].time_s)
-    told = f"the nearest, {fastest.text(NAMES)}, takes {table.figures()[fastest].time_s:.4g} s"
-    assert nearest_text(found, asked.limits, NAMES) == f"{told} where the limit is 0.5 s"
+    reported = f"the nearest, {fastest.text(NAMES)}, takes {table.figures()[fastest].time_s:.4g} s"
+    assert nearest_text(found, asked.limits, NAMES) == f"{reported} where the limit is 0.5 s"
 
 
 # Models.
@@ -603,12 +603,12 @@ def test_a_study_s_parameters_are_what_was_measured_in_units(
     assert found.metric_names == ["time of a step (s)", "energy of a step (J)"]
     assert len(made.trials()) == 12
     for trial in made.trials():
-        told = found.trials[trial.number].params
+        reported = found.trials[trial.number].params
         for cluster, setting in zip(space.clusters, trial.configuration.clusters, strict=True):
-            assert told.get(f"{cluster.name} cores", 0) == setting.cores
-            mhz = told.get(f"{cluster.name} MHz")
+            assert reported.get(f"{cluster.name} cores", 0) == setting.cores
+            mhz = reported.get(f"{cluster.name} MHz")
             assert mhz == (setting.khz / 1000 if setting.khz else None)
-        threads = max(1, round(told["threads per core"] * trial.configuration.cores))
+        threads = max(1, round(reported["threads per core"] * trial.configuration.cores))
         assert threads == trial.configuration.threads
 
 
@@ -649,8 +649,8 @@ def test_the_default_of_an_earlier_version_is_not_added_again() -> None:
     storage, default = optuna.storages.InMemoryStorage(), Figures(9.0, 60.0)
     study = study_of(request(table.space(), 5), storage, "x")
     old = optuna.load_study(study_name="x", storage=storage)
-    told = {"system's own choice": asdict(default)}
-    old.add_trial(optuna.create_trial(values=[9.0, 60.0], user_attrs=told))
+    reported = {"system's own choice": asdict(default)}
+    old.add_trial(optuna.create_trial(values=[9.0, 60.0], user_attrs=reported))
     study.tell_default(default)
     assert len(old.trials) == 1
     study.tell_default(Figures(8.0, 60.0))
@@ -684,12 +684,12 @@ def test_studies_of_earlier_versions_go_on() -> None:
     crashed.suggest_int("big.cores", 0, 4)
     crashed.set_user_attr("configuration", space.number(measured[3][0]))
     crashed.set_user_attr("worker", this_worker())
-    told: list[CpuConfiguration] = []
+    reported: list[CpuConfiguration] = []
     made = study_of(request(space, 8), storage, "x")
-    made.run(table, lambda t, _: told.append(t.configuration))
-    assert told[0] == measured[3][0]  # What the earlier version had begun comes first.
-    assert len(told) == 5
-    assert {t.configuration for t in made.trials()} == {c for c, _ in measured} | set(told)
+    made.run(table, lambda t, _: reported.append(t.configuration))
+    assert reported[0] == measured[3][0]  # What the earlier version had begun comes first.
+    assert len(reported) == 5
+    assert {t.configuration for t in made.trials()} == {c for c, _ in measured} | set(reported)
 
 
 @pytest.mark.parametrize("objective", ["latency", "energy", "pareto"])
@@ -821,8 +821,8 @@ def test_what_was_measured_while_the_storage_was_away_is_recorded_and_told_later
     def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
         assert measured is not None
         figures = vars(measured.figures) if measured.figures else None
-        told = {"status": measured.status, "message": measured.message, "figures": figures}
-        events.append({"event": kind, **what, **told})
+        raised = {"status": measured.status, "message": measured.message, "figures": figures}
+        events.append({"event": kind, **what, **raised})
 
     def run() -> CpuConfigRun:
         study = study_of(asked, storage, "s")
@@ -831,9 +831,9 @@ def test_what_was_measured_while_the_storage_was_away_is_recorded_and_told_later
         )
 
     storage = Away(attribute, 2)
-    with pytest.raises(RecordError, match="storage fails") as told, faults_told("go on"):
+    with pytest.raises(RecordError, match="storage fails") as raised, explained_faults("go on"):
         run().run()
-    assert told.value.hint == "go on"
+    assert raised.value.hint == "go on"
     assert len(events) == table.measurements == 3
     storage.at, storage.away = None, False
     outcome = run().run()
@@ -955,9 +955,9 @@ def test_a_search_of_many_recorded_configurations_costs_few_seconds_of_cpu(tmp_p
         check=True,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = json.loads(done.stdout)
-    assert told["configurations"] == 88
-    assert max(told["measurements"]) < 40
+    reported = json.loads(done.stdout)
+    assert reported["configurations"] == 88
+    assert max(reported["measurements"]) < 40
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert spent < 6.0, "twice or thrice what it takes on a machine that does nothing else"
 

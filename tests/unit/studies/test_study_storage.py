@@ -20,7 +20,7 @@ from small_studies import TABLE, every, request, small_space
 from autotune.errors import AutotuneError, RecordError, ToolchainError, UsageError
 from autotune.studies.replay.replay import TableBench, read_paper_table
 from autotune.studies.run.storage import (
-    faults_told,
+    explained_faults,
     hidden,
     open_storage,
     open_study,
@@ -61,9 +61,9 @@ def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_journal_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "study.log"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=words) as told:
+    with pytest.raises(UsageError, match=words) as raised:
         open_storage(f"journal:{path}")
-    assert told.value.message.isprintable()
+    assert raised.value.message.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_a_database_of_large_values_is_refused(
                 (str(number), value),
             )
         database.commit()
-    with pytest.raises(UsageError, match=words) as told:
+    with pytest.raises(UsageError, match=words) as raised:
         open_storage(f"sqlite:///{path}")
-    assert told.value.message.isprintable()
+    assert raised.value.message.isprintable()
 
 
 def varint(number: int) -> bytes:
@@ -285,9 +285,9 @@ def test_a_journal_that_optuna_reads_for_minutes_is_refused(tmp_path: Path, name
     made, words = SLOW[name]
     path = tmp_path / "study.log"
     path.write_text("".join(json.dumps(line) + "\n" for line in [STUDY, *made()]), "utf-8")
-    with pytest.raises(UsageError, match=words) as told:
+    with pytest.raises(UsageError, match=words) as raised:
         open_storage(f"journal:{path}")
-    assert told.value.message.isprintable()
+    assert raised.value.message.isprintable()
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -397,9 +397,9 @@ def test_a_damaged_trial_of_a_storage_is_one_line(tmp_path: Path, kind: str, dam
     made.add_trial(optuna.create_trial(**good))
     study_of(asked, open_storage(url), "s")
     made.add_trial(optuna.create_trial(**(good | DAMAGED[damage])))
-    with pytest.raises(UsageError, match=r"the study 's' is damaged: trial 1: ") as told:
+    with pytest.raises(UsageError, match=r"the study 's' is damaged: trial 1: ") as raised:
         study_of(asked, open_storage(url), "s")
-    assert told.value.message.isprintable()
+    assert raised.value.message.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -437,10 +437,10 @@ def test_a_damaged_database_is_one_line(tmp_path: Path, statement: str) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute(statement)
         database.commit()
-    with pytest.raises(AutotuneError) as told, faults_told("x"):
+    with pytest.raises(AutotuneError) as raised, explained_faults("x"):
         study_of(replace(asked, trials=4), open_storage(f"sqlite:///{path}"), "s").run(bench)
-    assert told.value.message.isprintable()
-    assert "set_int_max_str_digits" not in told.value.message
+    assert raised.value.message.isprintable()
+    assert "set_int_max_str_digits" not in raised.value.message
 
 
 @contextmanager
@@ -459,12 +459,12 @@ def test_a_full_disk_is_one_line_that_names_it_and_the_journal_goes_on(tmp_path:
     study = open_study(open_storage(f"journal:{path}"), "s", ["a"], optuna.samplers.RandomSampler())
     trial = optuna.trial.create_trial(value=1.0, params={}, user_attrs={"long": "a" * 100_000})
     with (
-        pytest.raises(RecordError, match=rf"{path}: File too large") as told,
-        faults_told("free some space"),
+        pytest.raises(RecordError, match=rf"{path}: File too large") as raised,
+        explained_faults("free some space"),
         full_at(path.stat().st_size + 90_000),
     ):
         study.add_trial(trial)
-    assert told.value.exit_code == 1
+    assert raised.value.exit_code == 1
     assert not path.read_bytes().endswith(b"\n")
     study.add_trial(trial)
     again = open_study(open_storage(f"journal:{path}"), "s", ["a"], optuna.samplers.RandomSampler())
@@ -491,9 +491,9 @@ def test_a_journal_and_a_database_are_opened_again(tmp_path: Path) -> None:
 def test_a_storage_that_is_none_is_told_without_its_password() -> None:
     with pytest.raises(UsageError, match="cannot be opened"):
         open_storage("nonsense")
-    with pytest.raises(Exception) as told:
+    with pytest.raises(Exception) as raised:
         open_storage("postgresql+nodriver://me:secret@host/name")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -518,6 +518,8 @@ def test_a_password_is_kept_out_of_what_is_written(url: str, shown: str, bare: s
 
 
 def test_a_driver_that_is_not_installed_is_told_with_how_to_get_one() -> None:
-    with pytest.raises(ToolchainError, match=r"mysql://me:\*\*\*@h/d needs MySQLdb") as told:
+    with pytest.raises(ToolchainError, match=r"mysql://me:\*\*\*@h/d needs MySQLdb") as raised:
         open_storage("mysql://me:secret@h/d")
-    assert told.value.hint == f"{sys.executable} -m pip install pymysql, and write mysql+pymysql://"
+    assert (
+        raised.value.hint == f"{sys.executable} -m pip install pymysql, and write mysql+pymysql://"
+    )

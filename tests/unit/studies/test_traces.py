@@ -132,11 +132,11 @@ def test_traces_without_power_readings_are_read_and_their_energy_is_missing(
         replay(tmp_path, network="Alexnet", batch=16, objective="energy")
     assert caught.value.hint == "search with --objective latency"
     replay(tmp_path, network="Alexnet", batch=16, objective="latency", json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert told["goal"][0]["clusters"]["big"]["cores"] == 4
-    assert len(told["energy_missing"]) == 6
-    assert all(one["mark"] == "no power readings" for one in told["marked"])
-    assert "energy is missing" in told["device"]["emulated"]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["goal"][0]["clusters"]["big"]["cores"] == 4
+    assert len(reported["energy_missing"]) == 6
+    assert all(one["mark"] == "no power readings" for one in reported["marked"])
+    assert "energy is missing" in reported["device"]["emulated"]
 
 
 def test_energy_is_missing_of_those_only_that_have_no_readings(tmp_path: Path) -> None:
@@ -160,10 +160,10 @@ def test_a_search_for_energy_leaves_out_what_has_none(
     without_power(tmp_path / "X_Core_f0")
     for objective in ("pareto", "energy"):
         replay(tmp_path, network="Alexnet", batch=16, objective=objective, json=True)
-        told = json.loads(capsys.readouterr().out)
-        assert told["configurations"] == 5
-        assert [one["clusters"]["big"]["cores"] for one in told["energy_missing"]] == [4]
-        assert told["goal"]
+        reported = json.loads(capsys.readouterr().out)
+        assert reported["configurations"] == 5
+        assert [one["clusters"]["big"]["cores"] for one in reported["energy_missing"]] == [4]
+        assert reported["goal"]
     replay(tmp_path, network="Alexnet", batch=16)
     assert "1 of 6 configurations are left out: no power readings" in capsys.readouterr().out
     replay(tmp_path, network="Alexnet", batch=16, objective="latency")
@@ -198,10 +198,10 @@ def test_traces_that_are_damaged_or_hostile_are_one_line(
     change(file)
     for words in ([], ["--network", "Alexnet", "--batch", "16"]):
         assert main(["replay", str(tmp_path), *words]) in (1, 2)
-        told = capsys.readouterr().err.splitlines()
-        assert len(told) <= 2
-        assert told[0].startswith("autotune: error: ")
-        assert "int_max_str_digits" not in told[0]
+        reported = capsys.readouterr().err.splitlines()
+        assert len(reported) <= 2
+        assert reported[0].startswith("autotune: error: ")
+        assert "int_max_str_digits" not in reported[0]
 
 
 def table_of(folder: Path, *rows: str) -> Path:
@@ -213,12 +213,12 @@ def table_of(folder: Path, *rows: str) -> Path:
 
 
 def test_little_cores_are_small_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = []
+    reported = []
     for word in ("small", "little"):
         table = table_of(tmp_path, "big,2,2,1,1,1", f"{word},2,2,1,3,0.5", "hybrid,4,2,1,2,2")
         assert main(["replay", str(table), "--json"]) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1]
+        reported.append(capsys.readouterr().out)
+    assert reported[0] == reported[1]
     table = table_of(tmp_path, "middle,2,2,1,1,1")
     assert main(["replay", str(table)]) == 2
     assert "'middle' is no cluster" in capsys.readouterr().err
@@ -232,10 +232,10 @@ def test_a_table_has_cores_that_a_phone_may_have(
 ) -> None:
     table = table_of(tmp_path, f"big,{cores},2,1,1,1", "small,2,2,1,1,1")
     assert main(["replay", str(table)]) == 2
-    told = capsys.readouterr().err
-    assert "line 2 is not a configuration" in told
-    assert "hint: cluster is big, small, little or hybrid" in told
-    assert "int_max_str_digits" not in told
+    reported = capsys.readouterr().err
+    assert "line 2 is not a configuration" in reported
+    assert "hint: cluster is big, small, little or hybrid" in reported
+    assert "int_max_str_digits" not in reported
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_figures_that_no_phone_has_are_one_line(
 ) -> None:
     table = table_of(tmp_path, row, "small,2,2,1,1,1")
     assert main(["replay", str(table)]) == 2
-    told, _ = capsys.readouterr().err.splitlines()
-    assert "line 2 is not a configuration" in told
-    assert len(told) < 300
+    reported, _ = capsys.readouterr().err.splitlines()
+    assert "line 2 is not a configuration" in reported
+    assert len(reported) < 300
 
 
 @pytest.mark.parametrize("rows", [100_001, 3_000_000])
@@ -323,12 +323,12 @@ def test_of_the_published_traces_the_battery_turns_the_order(
     best = []
     for usb_alone in (False, True):
         replay(TRACES, objective="energy", network="Alexnet", batch=16, usb_alone=usb_alone, json=True)  # fmt: skip
-        told = json.loads(capsys.readouterr().out)
-        assert told["configurations"] == 2
+        reported = json.loads(capsys.readouterr().out)
+        assert reported["configurations"] == 2
         # Four big cores in both, and the meter at its port's limit.
-        assert [c["clusters"]["big"]["cores"] for c in told["marked"]] == [4, 4]
-        assert all("saturated" in c["mark"] for c in told["marked"])
-        best.append(told["goal"][0]["clusters"]["big"]["khz"])
+        assert [c["clusters"]["big"]["cores"] for c in reported["marked"]] == [4, 4]
+        assert all("saturated" in c["mark"] for c in reported["marked"])
+        best.append(reported["goal"][0]["clusters"]["big"]["khz"])
     # USB alone favours what is fastest, at the highest clock; what the battery gave turns that.
     assert best == [1708800, None]
 

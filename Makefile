@@ -109,9 +109,9 @@ lint: install ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: install ## Write docs/commands.md, docs/operators.md and the README's picture anew
-	@$(BIN)/python -m autotune.cli.reference > docs/commands.md
-	$(BIN)/python -m autotune.cli.reference operators > docs/operators.md
+docs: install ## Write docs/reference/commands.md, docs/reference/operators.md and the README's picture anew
+	@$(BIN)/python -m autotune.cli.reference > docs/reference/commands.md
+	$(BIN)/python -m autotune.cli.reference operators > docs/reference/operators.md
 	$(BIN)/python benchmarks/picture.py --out docs/joint-fronts.svg
 
 bench: install ## Run every benchmark; results in build/bench

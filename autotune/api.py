@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas
 
 Callback = Callable[[Mapping[str, Any]], None]
-"""Function that is called with each event of a run; `docs/formats.md` lists them.
+"""Function that is called with each event of a run; `docs/reference/formats.md` lists them.
 
 `event["event"]` is the event's kind.
 """
@@ -51,7 +51,7 @@ class KernelsResult:
 
     Attributes:
         path: The run's folder.
-        content: Content of its `result.json`; `docs/result-schema.md` describes it.
+        content: Content of its `result.json`; `docs/reference/result-schema.md` describes it.
     """
 
     path: Path

@@ -226,7 +226,7 @@ class Result:
         return math.exp(sum(map(math.log, speedups)) / len(speedups))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the documented object; see `docs/result-schema.md`."""
+        """Returns the documented object; see `docs/reference/result-schema.md`."""
         return {
             "schema_version": RESULT_SCHEMA_VERSION,
             "target": self.target,

@@ -4,10 +4,10 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/string.h>
 
-#include "copy.h"
-#include "device.h"
+#include "driver/copy.h"
+#include "driver/device.h"
 #include "kernel.h"
-#include "memory.h"
+#include "driver/memory.h"
 
 namespace autotune {
 namespace opencl {

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "cl_error.h"
-#include "memory.h"
+#include "driver/cl_error.h"
+#include "driver/memory.h"
 #include "program_cache.h"
 
 namespace autotune {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cl_api.h"
-#include "device.h"
+#include "driver/cl_api.h"
+#include "driver/device.h"
 #include "function_info.h"
 #include "launch_shape.h"
 

@@ -4,7 +4,7 @@
 #include <tvm/ffi/error.h>
 
 #include "../common/programs_folder.h"
-#include "cl_error.h"
+#include "driver/cl_error.h"
 
 namespace autotune {
 namespace opencl {

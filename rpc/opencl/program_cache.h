@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "../opencl_loader/autotune_opencl.hpp"
-#include "cl_api.h"
-#include "device.h"
+#include "driver/cl_api.h"
+#include "driver/device.h"
 
 namespace autotune {
 namespace opencl {

@@ -4,12 +4,12 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
-#include "device.h"
+#include "driver/device.h"
 #include "device_api.h"
-#include "device_info.h"
-#include "memory.h"
+#include "driver/device_info.h"
+#include "driver/memory.h"
 #include "module.h"
-#include "timer.h"
+#include "driver/timer.h"
 
 namespace autotune {
 namespace opencl {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "memory.h"
+#include "driver/memory.h"
 
 namespace autotune {
 namespace opencl {

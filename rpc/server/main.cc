@@ -14,9 +14,9 @@
 
 #include "../common/json_writer.h"
 #include "../common/programs_folder.h"
-#include "crash_memory.h"
+#include "session/crash_memory.h"
 #include "daemon.h"
-#include "folders.h"
+#include "session/folders.h"
 #include "options.h"
 #include "server.h"
 #include "version.h"

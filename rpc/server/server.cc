@@ -14,7 +14,7 @@
 
 #include "../common/json_writer.h"
 #include "conditions.h"
-#include "folders.h"
+#include "session/folders.h"
 #include "log.h"
 #include "protocol.h"
 #include "version.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "crash_memory.h"
+#include "session/crash_memory.h"
 #include "handshakes.h"
 #include "options.h"
-#include "session.h"
+#include "session/session.h"
 #include "sockets.h"
 #include "tracker_link.h"
 

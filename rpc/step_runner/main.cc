@@ -32,7 +32,7 @@
 #include "../common/clock.h"
 #include "../cpu_runtime/thread_team.h"
 #include "../cpu_runtime/tvm_symbols.h"
-#include "gpu.h"
+#include "gpu/gpu.h"
 #include "options.h"
 #include "settings.h"
 #include "step.h"

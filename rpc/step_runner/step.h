@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../cpu_runtime/library.h"
-#include "gpu.h"
+#include "gpu/gpu.h"
 #include "mapping.h"
 #include "plan.h"
 #include "settings.h"

@@ -64,7 +64,7 @@ class MeasuredStep:
         return paired_speedup(found, self.seconds["tuned"], seed=_SEED) if found else None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the object `measured_step` of a result; see `docs/result-schema.md`."""
+        """Returns the object `measured_step` of a result; see `docs/reference/result-schema.md`."""
         sides: dict[str, Any] = {}
         for side in ("untuned", "tuned", "pytorch"):
             taken, faster = self.time_s(side), self.speedup(side)

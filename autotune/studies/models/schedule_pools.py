@@ -53,7 +53,7 @@ def pools(results: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[TaskPool, .
     """Returns the pools of a step's kernels, from the results of runs.
 
     Args:
-        results: The clusters that runs were for, with their results (docs/result-schema.md).
+        results: The clusters that runs were for, with their results (docs/reference/result-schema.md).
 
     Raises:
         RecordError: A result has no pools.

@@ -29,7 +29,7 @@ _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
-    """Types follow JSON. Unknown keys are ignored (docs/formats.md)."""
+    """Types follow JSON. Unknown keys are ignored (docs/reference/formats.md)."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 

@@ -184,4 +184,4 @@ def _limit(what: str, found: int, least: int, most: int) -> None:
 
 
 def _error(message: str) -> UsageError:
-    return UsageError(f"described kernel: {message}", hint="see docs/expressions.md")
+    return UsageError(f"described kernel: {message}", hint="see docs/reference/expressions.md")

@@ -198,4 +198,4 @@ def _read_word(word: str) -> Term:
 
 
 def _bad(message: str) -> UsageError:
-    return UsageError(f"described kernel: {message}", hint="see docs/expressions.md")
+    return UsageError(f"described kernel: {message}", hint="see docs/reference/expressions.md")

@@ -27,8 +27,8 @@ from autotune.workloads.fusion import fused
 from autotune.workloads.models import build_model
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-LAPTOP = ROOT / "docs" / "tutorial-laptop.md"
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+LAPTOP = ROOT / "docs" / "tutorials" / "laptop.md"
 SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
 _ENDS = {"|", "||", "&&", "&", ";", ">", "2>", "<"}
 """Words of a shell line after which no more of the command comes."""
@@ -187,9 +187,7 @@ def test_the_commands_on_a_model_of_a_phone_do_what_is_told(tmp_path: Path) -> N
     check_formats(tmp_path / "logs")
 
 
-@pytest.mark.parametrize(
-    "path", [LAPTOP, LAPTOP.with_name("tutorial-phone.md")], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [LAPTOP, LAPTOP.with_name("phone.md")], ids=lambda path: path.name)
 def test_tables_of_verify_name_kernels_of_the_model(path: Path) -> None:
     names = {short_name(task.kernel.spec) for task in tasks(fused(build_model("lenet", 4)))}
     rows = [line for _, line in code_lines(path) if re.search(r" ok +\d", line)]
@@ -219,9 +217,7 @@ def shape(line: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\d[\d.,]*", "0", line)).strip()
 
 
-@pytest.mark.parametrize(
-    "path", [LAPTOP, LAPTOP.with_name("tutorial-phone.md")], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [LAPTOP, LAPTOP.with_name("phone.md")], ids=lambda path: path.name)
 def test_tables_are_shown_as_they_are_printed(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,9 +280,11 @@ def words_in(line: str) -> str:
 
 
 def check_formats(logs: Path) -> None:
-    """docs/formats.md knows every event of these runs with its fields, and every key of their other files."""
-    reported = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    more = [ROOT / "docs" / name for name in ("cpu-config.md", "joint.md", "result-schema.md")]
+    """The page of formats knows every event of these runs with its fields, and every key of their other files."""
+    reported = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
+    more = [
+        ROOT / "docs" / name for name in ("cpu-config.md", "joint.md", "reference/result-schema.md")
+    ]
     results = reported + "".join(path.read_text(encoding="utf-8") for path in more)
     seen = set()
     for run in logs.iterdir():

@@ -422,6 +422,6 @@ def test_nothing_tells_anybody_to_install_the_package_that_only_has_our_name() -
     (command,) = metadata.distribution(DISTRIBUTION).entry_points.select(group="console_scripts")
     assert (command.name, command.value) == ("autotune", "autotune.cli.main:main")
     root = Path(__file__).parents[3]
-    texts = [*root.glob("autotune/**/*.py"), *root.glob("docs/*.md"), root / "README.md"]
+    texts = [*root.glob("autotune/**/*.py"), *root.glob("docs/**/*.md"), root / "README.md"]
     wrong = re.compile(r"autotune\[|pip3? install (--?\w+ )*[\"']?autotune(?![-\w])")
     assert [str(path) for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []

@@ -1,11 +1,11 @@
-"""docs/commands.md and docs/operators.md are what the program says of itself."""
+"""docs/reference/commands.md and docs/reference/operators.md are what the program says of itself."""
 
 import os
 from pathlib import Path
 
 from autotune.cli.reference import markdown, operators
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "commands.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 
 
 def test_the_reference_is_what_the_program_prints() -> None:

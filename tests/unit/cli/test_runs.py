@@ -198,7 +198,11 @@ def test_an_error_as_json_is_what_the_reference_says(
 ) -> None:
     assert main(["runs", "elsewhere", "--json"]) == 2
     found = json.loads(capsys.readouterr().out)
-    text = (ROOT / "docs" / "commands.md").read_text().partition("An error is a JSON object")[2]
+    text = (
+        (ROOT / "docs" / "reference" / "commands.md")
+        .read_text()
+        .partition("An error is a JSON object")[2]
+    )
     reported = re.findall(r'"(\w+)"', text.partition("`{")[2].partition("}}`")[0])
     assert reported == [*found, *found["error"]]
 

@@ -302,7 +302,7 @@ def test_the_last_timing_ends_at_once_and_goes_on_where_it_was() -> None:
     bench = Counting()
     part = measure_again(
         bench, [first, second], blocks=3, seed=4, interrupted=lambda: bench.measured >= 4,
-        reported=lambda configuration, measured: recorded.append((configuration, measured)),
+        on_measured=lambda configuration, measured: recorded.append((configuration, measured)),
     )  # fmt: skip
     # Not a whole block more: the one measurement of the second block counts, too.
     assert bench.measured == 4

@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "cl_error.h"
-#include "../common/json_writer.h"
-#include "../opencl_loader/autotune_opencl.hpp"
+#include "../../common/json_writer.h"
+#include "../../opencl_loader/autotune_opencl.hpp"
 
 namespace autotune {
 namespace opencl {

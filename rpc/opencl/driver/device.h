@@ -8,10 +8,10 @@
 #include <mutex>
 #include <string>
 
-#include "../opencl_loader/autotune_opencl.hpp"
+#include "../../opencl_loader/autotune_opencl.hpp"
 #include "device_info.h"
 #include "kernel_profile.h"
-#include "workspace_pool.h"
+#include "../workspace_pool.h"
 
 namespace autotune {
 namespace opencl {

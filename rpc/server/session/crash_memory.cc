@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <fstream>
 
-#include "../common/json_writer.h"
+#include "../../common/json_writer.h"
 
 namespace autotune {
 namespace server {

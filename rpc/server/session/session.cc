@@ -14,8 +14,8 @@
 #include <stdexcept>
 
 #include "folders.h"
-#include "handshakes.h"
-#include "log.h"
+#include "../handshakes.h"
+#include "../log.h"
 #include "session_child.h"
 
 namespace autotune {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "crossed.h"
-#include "plan.h"
-#include "settings.h"
+#include "../plan.h"
+#include "../settings.h"
 
 namespace autotune {
 namespace step_runner {

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "../common/clock.h"
-#include "../common/median.h"
-#include "../common/programs_folder.h"
+#include "../../common/clock.h"
+#include "../../common/median.h"
+#include "../../common/programs_folder.h"
 #include "gpu_memory.h"
 #include "opencl.h"
 

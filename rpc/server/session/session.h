@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <string>
 
-#include "options.h"
-#include "sockets.h"
+#include "../options.h"
+#include "../sockets.h"
 
 namespace autotune {
 namespace server {

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "options.h"
+#include "../options.h"
 
 namespace autotune {
 namespace server {

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "../opencl_loader/autotune_opencl.hpp"
+#include "../../opencl_loader/autotune_opencl.hpp"
 #include "cl_api.h"
 
 namespace autotune {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "../opencl_loader/autotune_opencl.hpp"
+#include "../../opencl_loader/autotune_opencl.hpp"
 
 namespace autotune {
 namespace step_runner {

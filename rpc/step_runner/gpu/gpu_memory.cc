@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "../common/clock.h"
+#include "../../common/clock.h"
 
 namespace autotune {
 namespace step_runner {

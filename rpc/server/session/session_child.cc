@@ -17,12 +17,12 @@
 #include <memory>
 #include <stdexcept>
 
-#include "../common/cpu_list.h"
-#include "../common/json_writer.h"
-#include "conditions.h"
-#include "log.h"
+#include "../../common/cpu_list.h"
+#include "../../common/json_writer.h"
+#include "../conditions.h"
+#include "../log.h"
 #include "session.h"
-#include "version.h"
+#include "../version.h"
 
 namespace autotune {
 namespace server {

@@ -15,8 +15,8 @@
 
 #include "crossed.h"
 #include "opencl.h"
-#include "plan.h"
-#include "settings.h"
+#include "../plan.h"
+#include "../settings.h"
 
 namespace autotune {
 namespace step_runner {

@@ -315,16 +315,14 @@ def _step(
             **of_step,
         },
     )
+    given["train"] = given.get("train") or ()
     if not isinstance(model, str):
         module = model() if callable(model) and not hasattr(model, "forward") else model
         name = type(getattr(module, "module", module)).__name__
-        given["train"] = given.get("train") or ()
         return StepRequest(name, runs=tuple(map(str, runs)), module=module, **given)
-    step = requested_step(
-        model, given["batch"], given.get("classes"), given["optimizer"], given["input_shape"], runs or None,
-        given.get("micro_batch"), given.get("recompute"), given.get("layout"), given.get("train"),
-    )  # fmt: skip
-    assert step is not None
+    step = requested_step(StepRequest(model, runs=tuple(map(str, runs)), **given))
+    if step is None:
+        raise UsageError("the model has no name", hint="such as 'lenet', or a torch.nn.Module")
     return step
 
 

@@ -82,6 +82,7 @@ _VALUE_BYTES = 40
 """Bytes of a number or a text, with its place in a list."""
 _SIGN_BYTES = {b",": _VALUE_BYTES, b":": _VALUE_BYTES, b"[": 64, b"{": 200}
 """Approximate memory in CPython for each sign: one more value, a list, an object."""
+_GZIP = b"\x1f\x8b"
 _TOML_BYTES = _MIB
 _CHUNK_BYTES = 1 << 16
 _TOML_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
@@ -120,7 +121,7 @@ def _is_no_truth(field: FieldInfo | None) -> bool:
     return field.annotation is not bool and bool not in get_args(field.annotation)
 
 
-def open_file(path: Path, error: type[AutotuneError] = UsageError) -> IO[bytes]:
+def open_file(path: Path, error: type[AutotuneError] = UsageError) -> io.BufferedReader:
     """Opens a regular file for reading. Devices and pipes are refused, because they may never begin or end.
 
     Args:
@@ -201,7 +202,7 @@ def _parsed(text: bytes | str, limits: Limits, *, nan_as_null: bool) -> tuple[An
     digits = outside.translate(_DIGITS_AS_ZEROS)
     if b"0" * (_MOST_DIGITS + 1) in digits or _LARGE_EXPONENT.search(outside):
         raise Unreadable("it has a number that is too large")
-    if not nan_as_null and (b"N" in outside or b"I" in outside):
+    if not nan_as_null and (b"NaN" in outside or b"Infinity" in outside):
         raise Unreadable("it has NaN or Infinity, which JSON does not allow")
     try:
         # For bytes, `json` would guess other encodings.
@@ -255,11 +256,17 @@ def typed(kind: type[T], value: Any) -> T:
     try:
         return cast(T, _adapter(cast(Hashable, kind)).validate_python(value))
     except ValidationError as reason:
-        first = reason.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part)[:40] for part in first["loc"])
-        raise Unreadable(f"{where or 'the whole'}: {first['msg']}") from None
+        where, what = complaint(reason)
+        raise Unreadable(f"{where or 'the whole'}: {what}") from None
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
+
+
+def complaint(error: ValidationError) -> tuple[str, str]:
+    """Returns the place of the first thing that is wrong, as keys joined by dots, and what is wrong with it."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    what = "is not a known key" if first["type"] == "extra_forbidden" else first["msg"]
+    return ".".join(str(part)[:40] for part in first["loc"]), what
 
 
 def is_version(value: Any, version: int) -> bool:
@@ -318,7 +325,7 @@ def read_toml(path: Path, error: type[AutotuneError] = UsageError) -> dict[str, 
     try:
         return parse_toml(text)
     except Unreadable as reason:
-        raise error(f"{path} is not valid TOML: {reason}") from None
+        raise error(f"{path}: {reason}") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -336,7 +343,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except ValueError as reason:  # From TOML, or from a number with thousands of digits.
-        raise Unreadable(reason_of(reason)) from None
+        raise Unreadable(f"not valid TOML: {reason_of(reason)}") from None
     _check_values(content, SMALL.depth)
     return content
 
@@ -399,13 +406,17 @@ def packed_lines(path: Path, limits: Limits, error: type[AutotuneError]) -> Iter
         most = min(limits.bytes, 16 * _MIB + limits.packed_ratio * size)
         own = replace(limits, bytes=most)
         try:
+            if not packed.peek(2).startswith(_GZIP):
+                raise Unreadable("it is not a gzip file")
             # Counting takes a hundredth of the time of parsing what would be refused at its end.
             if _unpacked_bytes(packed, most) > most:
                 raise Unreadable(f"it is larger than {_size(most)}")
             with io.BufferedReader(_Unpacked(packed), _CHUNK_BYTES) as unpacked:
                 for _, value in lines(unpacked, own):
                     yield value
-        except (OSError, EOFError, zlib.error, Unreadable) as reason:
+        except zlib.error:
+            raise error(f"{path} is damaged: it cannot be unpacked") from None
+        except (OSError, EOFError, Unreadable) as reason:
             raise error(f"{path} is damaged: {reason}") from None
 
 

@@ -120,7 +120,7 @@ def read_run(path: Path) -> Run:
     """
     if not is_run(path):
         raise UsageError(
-            f"no run at {path}: {_RUN} is missing",
+            f"no run at {path}: it has no file {_RUN}",
             hint="give a folder that a run has made in logs/",
         )
     about = read_json(path / _RUN)

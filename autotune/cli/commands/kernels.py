@@ -157,7 +157,7 @@ def kernels(
         bool,
         typer.Option(
             "--no-step",
-            help="Do not run the step at the end: its time is then only predicted.",
+            help="Do not run the step at the end: its time is then only predicted. --resume runs it later.",
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -186,7 +186,7 @@ def kernels(
     from autotune.cli.shared import write_json
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.jobs.kernels import measure_step, resumed_request, tune
-    from autotune.jobs.requests import KernelsRequest, requested_step
+    from autotune.jobs.requests import KernelsRequest, StepRequest, requested_step
 
     if storage is not None:
         raise UsageError(
@@ -204,11 +204,12 @@ def kernels(
             f"{' and '.join(given)} {'goes' if len(given) == 1 else 'go'} with --model",
             hint="--op has its own sizes",
         )
+    step = StepRequest(
+        model or "", batch, classes, optimizer, input_shape, micro_batch=micro_batch, recompute=recompute,
+        layout=layout, train=tuple(train or ()),
+    )  # fmt: skip
     request = KernelsRequest(
-        step=None if model is None else requested_step(
-            model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout, train,
-            seq, lora,
-        ),
+        step=None if model is None else requested_step(step, seq, lora),
         op=op, role=role, target=target, target_json=target_json, trials=trials, seed=seed,
         space=space, precision=precision, tracker=tracker, key=key, cluster=cluster,
         emulate=emulate, start_from=tuple(start_from or ()), records=tuple(records or ()),

@@ -126,24 +126,18 @@ def profile(
       autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7
       autotune profile --model alexnet --batch 16 --of logs/20260102T030405Z-cpu-config-sm8150 --point knee
     """
-    from autotune.jobs.requests import requested_step
+    from autotune.jobs.requests import StepRequest, requested_step
     from autotune.jobs.steps import ProfileRequest
     from autotune.jobs.steps import profile as profiled
 
     step = requested_step(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        run,
-        micro_batch,
-        recompute,
-        layout,
-        train,
+        StepRequest(
+            model or "", batch, classes, optimizer, input_shape, runs=tuple(map(str, run or ())),
+            micro_batch=micro_batch, recompute=recompute, layout=layout, train=tuple(train or ()),
+        ),
         seq,
         lora,
-    )
+    )  # fmt: skip
     done = profiled(
         ProfileRequest(
             step, command, steps_from, device, tuple(ssh or ()), emulate, cpus, threads, of, point,

@@ -132,7 +132,7 @@ def step(
     """
     from autotune.cli.shared import write_json
     from autotune.errors import INTERRUPTED, UsageError
-    from autotune.jobs.requests import requested_step
+    from autotune.jobs.requests import StepRequest, requested_step
     from autotune.jobs.steps import TrainingRequest
     from autotune.jobs.steps import train as trained
 
@@ -159,7 +159,7 @@ def step(
                 hint="with it, give only --run, --device or --ssh",
             )
         return show_plan(plan, run or (), device, ssh or (), least_seconds, as_json=json)
-    if model is None:
+    if not model:
         raise UsageError("--model or --plan says which step is meant", hint="such as --model lenet")
     if device is not None or ssh or least_seconds is not None:
         raise UsageError(
@@ -167,19 +167,13 @@ def step(
             hint="`autotune profile` and `autotune cpu-config` measure steps of a model on devices",
         )
     wanted = requested_step(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        run,
-        micro_batch,
-        recompute,
-        layout,
-        train,
+        StepRequest(
+            model or "", batch, classes, optimizer, input_shape, runs=tuple(map(str, run or ())),
+            micro_batch=micro_batch, recompute=recompute, layout=layout, train=tuple(train or ()),
+        ),
         seq,
         lora,
-    )
+    )  # fmt: skip
     assert wanted is not None
     done = trained(
         TrainingRequest(

@@ -143,22 +143,16 @@ def search(
     if context.invoked_subcommand is not None:
         return 0
     from autotune.cli.search_commands.search_result import carry_out
-    from autotune.jobs.requests import SearchRequest, requested_step
+    from autotune.jobs.requests import SearchRequest, StepRequest, requested_step
 
     step = requested_step(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        run,
-        micro_batch,
-        recompute,
-        layout,
-        train,
+        StepRequest(
+            model or "", batch, classes, optimizer, input_shape, runs=tuple(map(str, run or ())),
+            micro_batch=micro_batch, recompute=recompute, layout=layout, train=tuple(train or ()),
+        ),
         seq,
         lora,
-    )
+    )  # fmt: skip
     request = SearchRequest(
         objective=objective, step=step, command=command, steps_from=steps_from, device=device,
         ssh=tuple(ssh or ()), emulate=emulate, deadline=deadline, energy_budget=energy_budget,

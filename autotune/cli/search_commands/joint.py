@@ -136,22 +136,16 @@ def joint(
     """
     from autotune.cli.search_commands.search_result import carry_out
     from autotune.errors import UsageError
-    from autotune.jobs.requests import SearchRequest, requested_step
+    from autotune.jobs.requests import SearchRequest, StepRequest, requested_step
 
     step = requested_step(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        run,
-        None,
-        None,
-        layout,
-        train,
+        StepRequest(
+            model or "", batch, classes, optimizer, input_shape, runs=tuple(map(str, run or ())),
+            layout=layout, train=tuple(train or ()),
+        ),
         seq,
         lora,
-    )
+    )  # fmt: skip
     if resume is None and step is None:
         raise UsageError(
             "--model says which step is meant", hint="such as --model mobilenet_v2 --batch 8"

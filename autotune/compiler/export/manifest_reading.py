@@ -152,7 +152,8 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Kernel]]:
     file = path / MANIFEST
     if file.is_symlink() or not file.is_file():
         raise UsageError(
-            f"no export at {path}: {MANIFEST} is missing", hint="make one with `autotune export`"
+            f"no export at {path}: it has no file {MANIFEST}",
+            hint="make one with `autotune export`",
         )
     content = read_json(file, error=RecordError)
     if not isinstance(content, dict) or not is_version(

@@ -132,7 +132,7 @@ def databases_at(path: Path) -> list[tuple[Path, Database]]:
         UsageError: There are none.
         RecordError: One is damaged.
     """
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         return [(path, read_database(path))]
     if (path / "run.json").is_file():
         return [(path, database_of_run(read_run(path)))]

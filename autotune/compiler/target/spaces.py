@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from autotune.errors import UsageError, choices
-from autotune.reading import FromOutside, read_toml
+from autotune.reading import FromOutside, complaint, read_toml
 
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
@@ -774,11 +774,10 @@ def load(path: Path) -> Space:
     try:
         space = Space.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"]) or "(top level)"
+        key, what = complaint(error)
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise UsageError(
-            f"search space {path}: key {key}: {first['msg']}{more}",
+            f"search space {path}: key {key or '(top level)'}: {what}{more}",
             hint="the schema is search_spaces/schema.json",
         ) from error
     if space.family == "opencl" and space.limits is None:

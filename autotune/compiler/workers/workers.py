@@ -215,9 +215,9 @@ class Worker:
         if timed_out:
             return WorkerLost("no answer within its time limit; killed", timed_out=True)
         if of_outside(code):
-            return _killed(f"worker was killed by {_death(code)}", self._oom_kills)
+            return _killed(f"a worker was killed by {_death(code)}", self._oom_kills)
         tail = f": {said}" if said else ""
-        return WorkerLost(f"worker died by {_death(code)}{tail}", timed_out=False)
+        return WorkerLost(f"the worker died by {_death(code)}{tail}", timed_out=False)
 
 
 def _death(code: int | None) -> str:
@@ -235,7 +235,7 @@ def killed_by(code: int, before: int) -> WorkerLost:
         code: Its exit code, as in `subprocess`.
         before: Result of `oom_kills` before its start.
     """
-    return _killed(f"process was killed by {_death(code)}", before)
+    return _killed(f"the process was killed by {_death(code)}", before)
 
 
 def _killed(message: str, before: int) -> WorkerLost:

@@ -16,9 +16,7 @@ from .step import (
     GIVE,
     PUT_BACK,
     StepRequest,
-    is_text,
     requested_step,
-    step_feeds,
 )
 from .trusted import allow, check_allowed, is_allowed, model_code, outside, outside_of_run
 
@@ -33,7 +31,6 @@ __all__ = [
     "ExportOptions",
     "GIVE",
     "is_allowed",
-    "is_text",
     "JOINT_TRIALS",
     "KERNEL_TRIALS",
     "KernelsOptions",
@@ -53,7 +50,6 @@ __all__ = [
     "SearchOptions",
     "SearchRequest",
     "SEED",
-    "step_feeds",
     "StepOptions",
     "StepRequest",
 ]

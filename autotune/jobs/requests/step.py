@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,33 +15,18 @@ from autotune.measurement import MemoryKind
 from autotune.records import is_run, place_of
 from autotune.workloads import (
     MODELS,
-    TEXTS,
-    DataSpec,
     Optimizer,
     StepForm,
-    Tensor,
     TrainingStep,
-    batch_orders,
-    batches,
-    generated_feeds,
-    given_values,
-    load_arrays,
-    load_samples,
-    load_tokens,
-    random_values,
 )
 from autotune.workloads.capture import named_with
 from autotune.workloads.models import DEFAULT_CLASSES
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from autotune.workloads import StepGraph
+    pass
 
 GIVE = "say where its runs are with --run"
 PUT_BACK = "put it back there, or in the same folder as the run"
-_SAMPLES_BYTES = 2**30
-_MASK_VALUES = 2
 _SHAPE = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,2}")
 
 _LISTS = ("runs", "gpu_runs", "train")
@@ -190,7 +174,7 @@ class StepRequest:
         for run in (*self.runs, *self.gpu_runs):
             if not is_run(Path(run)):
                 raise UsageError(
-                    f"no run at {run}: run.json is missing",
+                    f"no run at {run}: it has no file run.json",
                     hint="give a folder that `autotune kernels` has made in logs/",
                 )
 
@@ -220,134 +204,27 @@ class StepRequest:
 
 
 def requested_step(
-    model: str | None,
-    batch: int | None,
-    classes: int | None,
-    optimizer: str | None,
-    input_shape: str | None,
-    runs: Sequence[Path] | None,
-    micro_batch: int | None,
-    recompute: int | None,
-    layout: str | None,
-    train: Sequence[str] | None = None,
-    sequence: int | None = None,
-    rank: int | None = None,
+    options: StepRequest, sequence: int | None = None, rank: int | None = None
 ) -> StepRequest | None:
     """Returns the step that command-line options name; None if they name none.
 
     If the model is code, it is remembered as allowed, so later files that name it may run it.
 
+    Args:
+        options: The options, with an empty model if none was given.
+        sequence: Tokens of a sequence, for `hf:NAME`.
+        rank: Rank of LoRA adapters, for `hf:NAME`.
+
     Raises:
         UsageError: Options describe a step, but no model is given.
     """
-    others = (
-        batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout, train, sequence, rank,
-    )  # fmt: skip
-    if model is None:
-        if any(other is not None for other in others):
+    if not options.model:
+        if options != StepRequest("") or sequence is not None or rank is not None:
             raise UsageError("--batch, --run and the like go with --model", hint="give --model")
         return None
-    model = named_with(model, sequence, rank)
+    model = named_with(options.model, sequence, rank)
     allow([model_code(model)])
-    return StepRequest(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        # Paths are absolute because they are read later from another folder.
-        tuple(str(run.absolute()) for run in runs or ()),
-        micro_batch,
-        recompute,
-        layout,
-        train=tuple(train or ()),
+    # Paths are absolute because they are read later from another folder.
+    return replace(
+        options, model=model, runs=tuple(str(Path(run).absolute()) for run in options.runs)
     )
-
-
-def step_feeds(
-    graph: StepGraph, data: Path | None, seed: int, tokenizer: Path | None = None
-) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yields the inputs of each step, without end.
-
-    Args:
-        graph: The step.
-        data: A file or folder with samples, or a text; None generates samples.
-        seed: Seed of generated samples, of their order and of dropout.
-        tokenizer: The `tokenizer.json` of a text.
-
-    Raises:
-        UsageError: The data cannot be read, or do not fit the step.
-    """
-    if tokenizer is not None and not is_text(data):
-        raise UsageError(
-            "--tokenizer goes with a text", hint=f"give --data FILE{' or FILE'.join(TEXTS)}"
-        )
-    if data is None:
-        yield from generated_feeds(graph, seed)
-        return
-    if is_text(data):
-        yield from _text_feeds(graph, data, tokenizer, seed)
-        return
-    if not graph.classifies:
-        yield from _array_feeds(graph, data, seed)
-        return
-    shape = graph.sample_shape
-    limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
-    samples = load_samples(data, shape, graph.classes, limit=limit)
-    for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
-        yield given_values(graph, images, labels, seed, number)
-
-
-def is_text(data: Path | None) -> bool:
-    """Tells whether training data are a text."""
-    return data is not None and data.suffix.lower() in TEXTS
-
-
-def _text_feeds(
-    graph: StepGraph, data: Path, tokenizer: Path | None, seed: int
-) -> Iterator[dict[str, NDArray[Any]]]:
-    """Feeds of a causal language model: all that it takes are the same sequences of tokens."""
-    specs = [_data_spec(graph, tensor) for tensor in graph.data]
-    shape = specs[0].shape
-    # Of labels only the largest of the examples is known; a mask has two values.
-    counts = [spec.classes or 0 for spec in specs]
-    vocabulary = max(counts)
-    if any(spec.shape != shape for spec in specs) or len(shape) != 1 or min(counts) <= _MASK_VALUES:
-        raise UsageError(
-            f"--data {data} is a text, and {graph.name} does not take sequences of tokens alone",
-            hint="a text goes with a causal language model, such as hf:gpt2; give .npz to others",
-        )
-    if tokenizer is None:
-        raise UsageError(
-            f"--data {data} is a text, which needs a tokenizer",
-            hint="give --tokenizer FILE, the tokenizer.json of the model",
-        )
-    limit = max(graph.batch, _SAMPLES_BYTES // (4 * shape[0]))
-    sequences = load_tokens(data, tokenizer, shape[0], vocabulary, limit=limit)
-    for number, chosen in enumerate(batch_orders(len(sequences), graph.batch, seed)):
-        yield random_values(graph, seed, number) | {
-            tensor.name: tensor.stored(sequences[chosen]) for tensor in graph.data
-        }
-
-
-def _array_feeds(graph: StepGraph, data: Path, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Feeds of a step that is no classifier, from an .npz with an array for each of its inputs and labels."""
-    wanted = {tensor.name: _data_spec(graph, tensor) for tensor in graph.data}
-    sample_bytes = sum(4 * math.prod(spec.shape) for spec in wanted.values())
-    arrays = load_arrays(data, wanted, limit=max(graph.batch, _SAMPLES_BYTES // sample_bytes))
-    count = len(next(iter(arrays.values())))
-    for number, chosen in enumerate(batch_orders(count, graph.batch, seed)):
-        yield random_values(graph, seed, number) | {
-            tensor.name: tensor.stored(arrays[tensor.name][chosen]).astype(tensor.dtype)
-            for tensor in graph.data
-        }
-
-
-def _data_spec(graph: StepGraph, tensor: Tensor) -> DataSpec:
-    shape = tensor.layout.shape if tensor.layout else tensor.shape
-    if not shape or shape[0] != graph.batch:
-        raise UsageError(
-            f"--data: {tensor.name} of {graph.name} has no value for each sample",
-            hint="leave --data out; random numbers are taken then",
-        )
-    return DataSpec(shape[1:], tensor.counts, tensor.kind == "label")

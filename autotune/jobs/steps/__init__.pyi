@@ -8,6 +8,7 @@ from .device_workload import (
 )
 from .planned_step import measured_plan, planned_options
 from .profiling import ProfileRequest, profile
+from .step_data import StepData
 from .step_records import calibrated, protocol_of, recorder, start_band
 from .training import TrainingRequest, train
 
@@ -27,6 +28,7 @@ __all__ = [
     "recorder",
     "side_of",
     "start_band",
+    "StepData",
     "train",
     "TrainingRequest",
 ]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from autotune.devices import EMULATED_KIND
 from autotune.errors import UsageError
 from autotune.jobs.device import ChosenDevice, Program, on_device
-from autotune.jobs.requests import StepRequest, step_feeds
+from autotune.jobs.requests import StepRequest
 from autotune.jobs.steps.joint_pools import JointPools, joint_pools
 from autotune.measurement import PROGRAM, MemoryKind, Observer, StepRunner, Workload
 from autotune.scratch import Scratch
-from autotune.workloads import LAYOUTS, plan_memory, tasks
+from autotune.workloads import LAYOUTS, generated_feeds, plan_memory, tasks
 
 if TYPE_CHECKING:
     from autotune.compiler.programs import Winner
@@ -316,7 +316,7 @@ def _compiled(
             graph,
             library,
             wanted.values(graph, _SEED),
-            list(islice(step_feeds(graph, None, _SEED), count)),
+            list(islice(generated_feeds(graph, _SEED), count)),
             gpu,
             lambda phase, done, total: progress.at(phase, done, total),
         )

@@ -16,8 +16,9 @@ from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError
 from autotune.jobs.device import parse_size
 from autotune.jobs.provenance import Work, named
-from autotune.jobs.requests import StepRequest, is_text, step_feeds
+from autotune.jobs.requests import StepRequest
 from autotune.jobs.steps.cached_features import CachedFeatures, split_of
+from autotune.jobs.steps.step_data import StepData, is_text
 from autotune.measurement import median
 from autotune.workloads import LAYOUTS, StepForm, StepGraph, TrainingStep, output_again
 
@@ -111,6 +112,10 @@ def train(request: TrainingRequest) -> TrainingResult:
     from autotune.workloads.capture import check_adapter, save_adapter, tokenizer_of
 
     limit = request.limit_bytes()
+    tokenizer = request.tokenizer
+    if tokenizer is None and is_text(request.data):
+        tokenizer = tokenizer_of(request.step.model)
+    data = StepData(request.data, tokenizer)
     wanted = request.step.training_step(request.seed)
     adapted = None
     if request.save_adapter is not None:
@@ -119,10 +124,7 @@ def train(request: TrainingRequest) -> TrainingResult:
     runs = step_runs([Path(run) for run in request.step.runs])
     form, graph = _form(request.step, wanted, runs, limit)
     split = None if request.cache_features is None else split_of(graph)
-    tokenizer = request.tokenizer
-    if tokenizer is None and is_text(request.data):
-        tokenizer = tokenizer_of(request.step.model)
-    feeds = step_feeds(graph, request.data, request.seed, tokenizer)
+    feeds = data.feeds(graph, request.seed)
     first = next(feeds)  # Bad data is reported before anything is compiled.
     with ExitStack() as opened:
         progress = opened.enter_context(LiveProgress())

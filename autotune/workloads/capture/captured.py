@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from autotune.workloads.capture.user_step import Step, WantedStep, wanted_step
 from autotune.workloads.data import Shape
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.optimizer import Optimizer
+
+LOGGER = logging.getLogger("autotune.workloads")
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,7 @@ def _layered(name: str, wanted: WantedStep, batch: int, optimizer: Optimizer) ->
         return None
 
 
+_MOST_NAMED = 4
 _LEARNING: WeakKeyDictionary[Any, set[tuple[str, ...]]] = WeakKeyDictionary()
 """Names of parameters that were seen to learn together, by module."""
 
@@ -211,10 +215,23 @@ def _program(name: str, wanted: WantedStep, batch: int) -> _Traced:
     )
     if key not in known:
         program = trace_step(name, wanted, aten_operators())
+        _warn_untrained(name, wanted.module, program)
         classes = {**wanted.classes, **index_ranges(program)}
         _check_learns_once(name, wanted, classes)
         known[key] = program, classes
     return known[key]
+
+
+def _warn_untrained(name: str, module: Any, program: Program) -> None:
+    """Warns about parameters that require a gradient and get none, such as those of layers under `no_grad`."""
+    wanted = [path for path, parameter in module.named_parameters() if parameter.requires_grad]
+    left = [path for path in wanted if path not in program.gradients]
+    if left:
+        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        LOGGER.warning(
+            "%s: %s%s are not trained: the loss does not depend on them, or only under no_grad() or detach()",
+            name, ", ".join(left[:_MOST_NAMED]), more,
+        )  # fmt: skip
 
 
 def _values(module: Any) -> dict[str, NDArray[Any]]:

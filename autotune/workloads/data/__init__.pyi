@@ -3,7 +3,7 @@ from .formats import FORMATS
 from .generated import generated_samples
 from .loading import DataSpec, load_arrays, load_samples
 from .samples import IMAGE_AXES, LARGEST_BYTES, Samples, Shape
-from .texts import TEXTS, load_tokens
+from .texts import TEXTS, Tokens, load_tokens
 
 __all__ = [
     "batch_orders",
@@ -16,6 +16,7 @@ __all__ = [
     "load_arrays",
     "load_samples",
     "load_tokens",
+    "Tokens",
     "Samples",
     "Shape",
     "TEXTS",

@@ -208,7 +208,8 @@ def npz_arrays(
     except Exception as error:  # numpy and zipfile raise many types.
         reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"{path}: is no .npz of plain arrays: {reason}", hint="write it with numpy.savez"
+            f"{path} is not an .npz file of plain arrays: {reason}",
+            hint="write it with numpy.savez",
         ) from error
     if missing := [what for what in names if what not in arrays]:
         plain = all(what.isidentifier() for what in names)

@@ -208,7 +208,9 @@ def _standardised(path: Path, images: Array, input_shape: Shape) -> NDArray[np.f
         (2 * np.arange(target) + 1) * source // (2 * target)
         for source, target in zip(images.shape[2:], size, strict=True)
     )
-    result = np.empty((len(images), *input_shape), np.float32)
+    # Images in the form of the result are overwritten: they may take a gigabyte.
+    fit = images.dtype == np.float32 and images.shape[1:] == input_shape and images.flags.writeable
+    result = images if fit else np.empty((len(images), *input_shape), np.float32)
     for start in range(0, len(images), _CHUNK):
         chunk = images[start : start + _CHUNK][:, :, rows[:, None], columns].astype(np.float32)
         if found > channels:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,28 +25,65 @@ TEXTS = (".txt", ".jsonl")
 _LIMIT_S = 600.0
 
 
-def load_tokens(
-    path: Path, tokenizer: Path, length: int, vocabulary: int, *, limit: int | None = None
-) -> NDArray[np.int32]:
-    """Reads a text file as sequences of tokens.
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a text.
+
+    Attributes:
+        numbers: All tokens, [n].
+        path: The text.
+        tokenizer: The tokenizer's file.
+    """
+
+    numbers: NDArray[np.int32]
+    path: Path
+    tokenizer: Path
+
+    def sequences(
+        self, length: int, vocabulary: int, *, limit: int | None = None
+    ) -> NDArray[np.int32]:
+        """Cuts the tokens into sequences. What is left at the end is dropped.
+
+        Args:
+            length: Tokens of a sequence.
+            vocabulary: Number of tokens that the model knows.
+            limit: Keep at most this many sequences, the first ones; None keeps all.
+
+        Returns:
+            Numbers of tokens, [count, length].
+
+        Raises:
+            UsageError: The text has tokens that the model does not know, or no whole sequence.
+        """
+        if self.numbers.size and int(self.numbers.max()) >= vocabulary:
+            raise UsageError(
+                f"{self.tokenizer}: {self.path} has token {int(self.numbers.max())}, and the model knows "
+                f"{vocabulary}",
+                hint="give the tokenizer.json of this model",
+            )
+        count = len(self.numbers) // length
+        if count == 0:
+            raise UsageError(
+                f"{self.path}: has {len(self.numbers)} tokens, fewer than a sequence of {length}",
+                hint="give more text or a smaller --seq",
+            )
+        kept = count if limit is None else min(count, limit)
+        return self.numbers[: kept * length].reshape(kept, length)
+
+
+def load_tokens(path: Path, tokenizer: Path) -> Tokens:
+    """Tokenises a text file.
 
     A ``.jsonl`` file has an object with a ``text`` on each line. The tokens of all texts come one after the other,
-    with the tokenizer's end token between texts if it has one, and are cut into sequences. What is left at the end
-    is dropped.
+    with the tokenizer's end token between texts if it has one.
 
     Args:
         path: A ``.txt`` or ``.jsonl`` file in UTF-8, of at most 256 MiB.
         tokenizer: The ``tokenizer.json`` of Hugging Face's ``tokenizers``.
-        length: Tokens of a sequence.
-        vocabulary: Number of tokens that the model knows.
-        limit: Keep at most this many sequences, the first ones; None keeps all.
-
-    Returns:
-        Numbers of tokens, [n, length].
 
     Raises:
-        UsageError: The package ``tokenizers`` is missing; a file cannot be read, or is too large; the tokenizer has
-            tokens that the model does not know, or takes too much memory or time; or there is no whole sequence.
+        UsageError: The package ``tokenizers`` is missing; a file cannot be read, or is too large; or the tokenizer
+            takes too much memory or time.
     """
     if find_spec("tokenizers") is None:
         raise UsageError(
@@ -53,22 +91,9 @@ def load_tokens(
         )
     work = Scratch("tokens")
     try:
-        tokens = _tokenised(path, tokenizer, work.path / "tokens.npy")
+        return Tokens(_tokenised(path, tokenizer, work.path / "tokens.npy"), path, tokenizer)
     finally:
         work.close()
-    if tokens.size and int(tokens.max()) >= vocabulary:
-        raise UsageError(
-            f"{tokenizer}: {path} has token {int(tokens.max())}, and the model knows {vocabulary}",
-            hint="give the tokenizer.json of this model",
-        )
-    count = len(tokens) // length
-    if count == 0:
-        raise UsageError(
-            f"{path}: has {len(tokens)} tokens, fewer than a sequence of {length}",
-            hint="give more text or a smaller --seq",
-        )
-    kept = count if limit is None else min(count, limit)
-    return tokens[: kept * length].reshape(kept, length)
 
 
 def _tokenised(path: Path, tokenizer: Path, result: Path) -> NDArray[np.int32]:

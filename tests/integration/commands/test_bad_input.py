@@ -56,7 +56,7 @@ def test_bad_input(arguments: tuple[str, ...], code: int, words: str) -> None:
     done = autotune_here(*arguments)
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("autotune: waiting")]
     assert lines[0].startswith("autotune: error: ")
     assert words in done.stderr
     assert len(lines) <= 2
@@ -68,7 +68,7 @@ def test_malformed_toml(tmp_path: Path) -> None:
     path.write_text("family = ")
     done = autotune("kernels", *OP, "--space", path)
     assert done.returncode == 2
-    assert f"search space {path} is not valid TOML" in done.stderr
+    assert f"search space {path}: not valid TOML" in done.stderr
 
 
 def test_a_space_of_another_family(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_plan_keeps_its_times_where_the_traced_step_fails(
     ("words", "text"),
     [
         (("--emulate", "meizu-16t"), "the models of phones have no GPU"),
-        (("--device", "local", "--gpu-run", "nowhere"), "/nowhere: run.json is missing"),
+        (("--device", "local", "--gpu-run", "nowhere"), "/nowhere: it has no file run.json"),
     ],
 )
 def test_a_gpu_that_makes_no_sense_is_one_line(
@@ -176,7 +176,7 @@ def test_a_gpu_that_makes_no_sense_is_one_line(
 
 @pytest.mark.parametrize(
     ("batch", "run", "text"),
-    [("4", None, "/nowhere: run.json is missing"), ("3", 1, "no run knows a kernel of lenet")],
+    [("4", None, "/nowhere: it has no file run.json"), ("3", 1, "no run knows a kernel of lenet")],
 )
 def test_runs_of_a_gpu_are_checked_before_kernels_are_tuned_for_them(
     runs: tuple[Path, Path], tmp_path: Path, batch: str, run: int | None, text: str

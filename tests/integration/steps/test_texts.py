@@ -101,10 +101,11 @@ def test_texts_of_json_lines_are_packed_with_an_end_between_them(tmp_path: Path)
     file.write_text(
         "".join(json.dumps({"text": text, "id": 1}) + "\n" for text in ("abc", "", "de"))
     )
-    tokens = load_tokens(file, tokenizer_file(tmp_path, WORDS), 3, len(WORDS))
+    loaded = load_tokens(file, tokenizer_file(tmp_path, WORDS))
+    tokens = loaded.sequences(3, len(WORDS))
     numbers = [WORDS.index(one) for one in "abc"] + [0, 0, WORDS.index("d")]
     np.testing.assert_array_equal(tokens, np.array(numbers, np.int32).reshape(2, 3))
-    assert len(load_tokens(file, tmp_path / "tokenizer.json", 3, len(WORDS), limit=1)) == 1
+    assert len(loaded.sequences(3, len(WORDS), limit=1)) == 1
 
 
 def test_a_long_text_has_the_same_tokens_in_pieces(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_long_text_has_the_same_tokens_in_pieces(tmp_path: Path) -> None:
     text = "\n".join("".join(WORDS[n] for n in row) for row in rows)
     file = tmp_path / "text.txt"
     file.write_text(text)
-    tokens = load_tokens(file, tokenizer_file(tmp_path, WORDS), 1, len(WORDS))
+    tokens = load_tokens(file, tokenizer_file(tmp_path, WORDS)).sequences(1, len(WORDS))
     assert [WORDS[n] for n in tokens.ravel()] == list(text)
 
 

@@ -71,7 +71,7 @@ def test_a_model_in_a_file_is_allowed_by_its_place(tmp_path: Path) -> None:
     for folder in (tmp_path, plan.parent):
         (folder / "net.py").write_text("")
     mine = f"{tmp_path / 'net.py'}:make"
-    requested_step(mine, None, None, None, None, None, None, None, None)
+    requested_step(StepRequest(mine))
     assert StepRequest(mine).placed(plan, "").model == mine
     for model in (f"{plan.parent / 'net.py'}:make", f"{tmp_path / 'net.py'}:other", "os:getcwd"):
         with pytest.raises(UsageError, match="which is not trusted on this machine") as caught:
@@ -151,7 +151,7 @@ def test_a_package_is_allowed_by_its_place(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name / "nets_of_this_test.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path / "mine")
     model = "nets_of_this_test:make"
-    requested_step(model, None, None, None, None, None, None, None, None)
+    requested_step(StepRequest(model))
     assert StepRequest(model).placed(plan, "").model == model
     monkeypatch.chdir(tmp_path / "theirs")
     with pytest.raises(UsageError, match="which is not trusted on this machine"):

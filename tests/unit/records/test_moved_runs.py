@@ -59,7 +59,7 @@ def test_a_name_that_no_folder_above_has_is_of_the_working_directory(
 
 def test_options_keep_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    step = requested_step("lenet", None, None, None, None, [Path("logs/kernels")], None, None, None)
+    step = requested_step(StepRequest("lenet", runs=("logs/kernels",)))
     assert step is not None
     assert step.runs == (str(tmp_path / "logs" / "kernels"),)
 

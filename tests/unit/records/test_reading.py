@@ -208,9 +208,23 @@ NAMED = b"\x1f\x8b\x08\x08" + bytes(6)
         (NAMED + b"a" * 100_000_000 + HEAD[10:], 0, "is larger than 64 MiB"),
         (NAMED + b"a" * 60_000_000, 0, "is damaged: it is cut short"),
         (HEAD[:-1], 0, "is damaged: it is cut short"),
-        (HEAD[:-1] + b"x", 0, "is damaged: Error -3"),
+        (HEAD[:-1] + b"x", 0, "is damaged: it cannot be unpacked"),
+        (b'{"kind": "autotune records"}\n', 0, "is damaged: it is not a gzip file"),
+        (b"", 0, "is damaged: it is not a gzip file"),
     ],
-    ids=["sparse", "zeros", "byte", "twice", "members", "name", "long name", "short", "length"],
+    ids=[
+        "sparse",
+        "zeros",
+        "byte",
+        "twice",
+        "members",
+        "name",
+        "long name",
+        "short",
+        "length",
+        "plain",
+        "empty",
+    ],
 )
 def test_what_is_packed_is_one_stream_of_limited_size(
     tmp_path: Path, packed: bytes, more: int, words: str

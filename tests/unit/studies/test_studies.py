@@ -138,11 +138,11 @@ def test_a_file_of_ranges_is_read_and_a_slip_is_told_with_its_place(tmp_path: Pa
         ("clocks = 2020-01-01", ": clocks: Input should be 'set' or 'free'"),
         (
             "threads_per_core = [inf]",
-            " is not valid TOML: threads_per_core.0: inf is not a finite number",
+            ": threads_per_core.0: inf is not a finite number",
         ),
         (
             "threads_per_core = [nan]",
-            " is not valid TOML: threads_per_core.0: nan is not a finite number",
+            ": threads_per_core.0: nan is not a finite number",
         ),
     ],
 )

@@ -529,6 +529,15 @@ def test_a_frozen_part_has_no_backward_pass_and_is_not_updated() -> None:
     }
 
 
+@pytest.mark.parametrize(("kind", "names"), [("decorated", "c.weight, c.bias"), ("frozen", "")])
+def test_parameters_that_should_train_and_do_not_are_named(
+    kind: str, names: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    captured(dict(MODULES)[kind](), 2, channels_last=False, input_shape=SHAPE)
+    messages = [record.getMessage() for record in caplog.records]
+    assert any(f"{names} are not trained" in text for text in messages) == bool(names)
+
+
 def test_a_pattern_that_names_no_parameter_is_refused() -> None:
     with pytest.raises(UsageError, match=r"no parameter matches 'haed\.\*'"):
         capture_module(frozen_base(), 2, input_shape=SHAPE, train=("haed.*",))

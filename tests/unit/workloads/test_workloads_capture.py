@@ -12,7 +12,7 @@ import pytest
 
 from autotune import Step
 from autotune.errors import UsageError
-from autotune.jobs.requests import step_feeds
+from autotune.jobs.steps import StepData
 from autotune.workloads import (
     Optimizer,
     StepForm,
@@ -485,14 +485,14 @@ def test_floats_that_become_indices_are_drawn_and_read_as_whole_numbers(tmp_path
             return self.fc(self.rows(x.long()).mean(1))
 
     graph = capture_module(Words(), 2).graph
-    drawn = next(step_feeds(graph, None, 1))["input"]
+    drawn = next(StepData(None).feeds(graph, 1))["input"]
     assert drawn.dtype == np.float32
     assert not np.any(drawn % 1)
     assert 0 <= drawn.min() < drawn.max() < 20
     data = tmp_path / "words.npz"
     given = np.arange(28).reshape(4, 7)
     np.savez(data, inputs=given % 20, labels=np.arange(4) % 3)
-    assert set(next(step_feeds(graph, data, 1))["input"].ravel()) <= set(range(20))
+    assert set(next(StepData(data).feeds(graph, 1))["input"].ravel()) <= set(range(20))
     for wrong, line in (
         (given, "reaches from 0 to 27"),
         (given - 9, "from -9"),
@@ -500,7 +500,7 @@ def test_floats_that_become_indices_are_drawn_and_read_as_whole_numbers(tmp_path
     ):
         np.savez(data, inputs=wrong, labels=np.arange(4) % 3)
         with pytest.raises(UsageError, match=line):
-            next(step_feeds(graph, data, 1))
+            next(StepData(data).feeds(graph, 1))
 
 
 @pytest.mark.parametrize(

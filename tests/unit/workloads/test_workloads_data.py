@@ -286,7 +286,7 @@ def test_nothing_is_unpickled(tmp_path: Path, name: str) -> None:
     assert "cifar-10-binary.tar.gz" in refusal(tmp_path / name, COLOUR)
     objects = np.array([Trap(sprung)], dtype=object)
     np.savez(tmp_path / "objects.npz", images=objects, labels=np.array([0]))
-    assert "is no .npz of plain arrays" in refusal(tmp_path / "objects.npz", COLOUR)
+    assert "is not an .npz file of plain arrays" in refusal(tmp_path / "objects.npz", COLOUR)
     assert not sprung.exists()
 
 
@@ -436,10 +436,10 @@ def test_other_paths(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"PK")
         assert "unpack it" in refusal(tmp_path / name)
     (tmp_path / "set.npz").write_bytes(b"PK\3\4 and no more")
-    assert "is no .npz of plain arrays" in refusal(tmp_path / "set.npz")
+    assert "is not an .npz file of plain arrays" in refusal(tmp_path / "set.npz")
     with (tmp_path / "set.npz").open("wb") as file:
         np.save(file, np.zeros(3))
-    assert "is no .npz of plain arrays" in refusal(tmp_path / "set.npz")
+    assert "is not an .npz file of plain arrays" in refusal(tmp_path / "set.npz")
     assert "cannot be read" in refusal(tmp_path / ("n" * 300))
 
 
@@ -567,5 +567,5 @@ def test_an_array_that_ends_early_is_one_line(tmp_path: Path, cut: int) -> None:
         packed.writestr("x.npy", content[:-cut])
         packed.writestr("y.npy", content)
     wanted = {"x": DataSpec((10,), None, label=False), "y": DataSpec((10,), None, label=True)}
-    with pytest.raises(UsageError, match=r"is no \.npz of plain arrays"):
+    with pytest.raises(UsageError, match=r"is not an \.npz file of plain arrays"):
         load_arrays(path, wanted, limit=99_999)

@@ -173,8 +173,8 @@ _INSTRUCTIONS: Mapping[str, _Instruction] = {
 }
 _ANNOTATE = "Annotate"
 _MAKING_LOOPS = frozenset({"Split", "Fuse", "AddUnitLoop"})
-_TOO_MANY_LOOPS = f"with those before it, it makes more than {_MOST_LOOPS} loops"
-_NO_SUCH = "no search of autotune makes such an instruction"
+_TOO_MANY_LOOPS = f"the schedule has more than {_MOST_LOOPS} loops"
+_NO_SUCH = "autotune never makes such an instruction"
 INSTRUCTION_KINDS = frozenset({*_INSTRUCTIONS, _ANNOTATE})
 """Instructions that a recorded schedule may have."""
 
@@ -237,7 +237,9 @@ def check_trace(trace: Any) -> None:
             raise _refused(number, name, _NO_SUCH)
         for one in (inputs, attributes, results):
             if not isinstance(one, list) or len(one) > _MOST_OPERANDS:
-                raise _refused(number, name, "its operands are not lists, or too long")
+                raise _refused(
+                    number, name, f"its operands must be lists of at most {_MOST_OPERANDS} entries"
+                )
         if name == _ANNOTATE:
             reason = _annotation(inputs, attributes, results, known)
         else:
@@ -252,7 +254,7 @@ def check_trace(trace: Any) -> None:
         elif locations and not name.endswith("ComputeAt") and not locations.isdisjoint(
             one for one in inputs if isinstance(one, str)
         ):  # fmt: skip
-            raise _refused(number, name, "it takes a sampled location, which may be no loop")
+            raise _refused(number, name, "it uses a sampled location as a loop")
         known.update(results)
     _check_decisions(instructions, decisions)
 
@@ -290,17 +292,17 @@ def _annotation(
     if not isinstance(key, str) or key not in _ANNOTATIONS:
         return _no_such_annotation(attributes)
     if results or len(inputs) != 2 or not any(_variable(inputs[0], k, known) for k in "bl"):
-        return "it annotates no block or loop"
+        return "it must annotate one block or loop"
     value = inputs[1]
     if key.endswith(_MAY_VARY) and _variable(value, "v", known):
         return ""
-    return "" if _ANNOTATIONS[key](value) else f"the value of {key!r} is none that autotune makes"
+    return "" if _ANNOTATIONS[key](value) else f"autotune never makes this value of {key!r}"
 
 
 def _no_such_annotation(attributes: Sequence[Any]) -> str:
     key = attributes[0] if attributes else None
     shown = key if isinstance(key, str) and _NAME.fullmatch(key) else "?"
-    return f"the annotation {shown[:60]!r} is none that autotune makes"
+    return f"autotune never makes the annotation {shown[:60]!r}"
 
 
 def _plain(
@@ -318,28 +320,28 @@ def _plain(
         return "it has too few inputs"
     for one, kind in zip(inputs, kinds, strict=False):
         if not _variable(one, kind, known):
-            return "its inputs are not blocks, loops or numbers that were made before"
+            return "an input is not a block, loop or number of an earlier instruction"
     others = inputs[len(kinds) :]
     if bool(others) != (form.rest is not None):
         return "it has too few or too many inputs"
     for one in others:
         assert form.rest is not None
         if not (form.rest(one) or _variable(one, "v", known)):
-            return "its inputs are none that autotune makes"
+            return "autotune never makes such inputs"
         if isinstance(one, list) and not known.issuperset(one):
-            return "its inputs are not blocks that were made before"
+            return "an input is not a block of an earlier instruction"
     if len(attributes) != len(form.attributes):
         return "it has too few or too many attributes"
     for check, one in zip(form.attributes, attributes, strict=True):
         if not check(one):
-            return "its attributes are none that autotune makes"
+            return "autotune never makes such attributes"
     for one in results:
         if not (isinstance(one, str) and _VARIABLE.fullmatch(one) and one[0] == form.results):
-            return "its results are not variables of the right kind"
+            return "a result is not a variable of the right kind"
         if one in known:
-            return f"it makes {one} again"
+            return f"an earlier instruction has the result {one}"
     if len(results) > 1 and len(set(results)) != len(results):
-        return "it makes a variable twice"
+        return "two of its results have one name"
     return ""
 
 
@@ -348,11 +350,13 @@ def _check_decisions(instructions: Sequence[Any], decisions: Sequence[Any]) -> N
     decided: dict[int, Any] = {}
     for one in decisions:
         if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is int):
-            raise RecordError("a recorded schedule has a decision that is not a pair")
+            raise RecordError("a recorded schedule is refused: a decision is not a pair")
         decided[one[0]] = one[1]
     sampled = {n for n, one in enumerate(instructions) if one[0].startswith("Sample")}
     if decided.keys() != sampled or len(decisions) != len(sampled):
-        raise RecordError("a recorded schedule has other decisions than instructions that sample")
+        raise RecordError(
+            "a recorded schedule is refused: it needs one decision for each sampling instruction"
+        )
     for number, decision in decided.items():
         name, _, attributes, results = instructions[number]
         match name:
@@ -367,4 +371,4 @@ def _check_decisions(instructions: Sequence[Any], decisions: Sequence[Any]) -> N
             case _:
                 right = _integer(-2, _MOST_OPERANDS)(decision)
         if not right:
-            raise _refused(number, name, "its decision is none that it can make")
+            raise _refused(number, name, "its decision is not one that it can make")

@@ -177,27 +177,27 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Kernel]]:
 def _check_shape(content: Mapping[str, Any]) -> None:
     """Refuses a manifest without the parts of every export, or with files that no export has."""
     if not content.keys() >= _PARTS:
-        raise _Damaged(f"it has no {min(_PARTS - content.keys())}")
-    _typed(_Work, {key: content[key] for key in _Work.model_fields}, "its ")
+        raise _Damaged(f"key {min(_PARTS - content.keys())} is missing")
+    _typed(_Work, {key: content[key] for key in _Work.model_fields}, "")
     files = content["files"]
     if not isinstance(files, dict) or not all(_DIGEST.fullmatch(str(d)) for d in files.values()):
-        raise _Damaged("its files have no SHA-256 each")
+        raise _Damaged("files is not an object of SHA-256 digests")
     if not files:
-        raise _Damaged("it lists no files")
+        raise _Damaged("files is empty")
     odd = next((name for name in files if not is_plain(name)), None)
     if odd is not None or MANIFEST in files or files.keys() & folders_of(files):
-        raise _Damaged(f"{odd or 'a file'!a} cannot be a file of an export")
+        raise _Damaged(f"{odd or 'a file'!a} is not a valid file name")
     if content["format"] not in ("tvm", "c", "opencl") or not isinstance(content["name"], str):
-        raise _Damaged("its format is not tvm, c or opencl, or its name is no text")
+        raise _Damaged("format must be tvm, c or opencl, and name a text")
     if content["platform"] not in (get_args(Platform) if content["format"] == "c" else ("any",)):
-        raise _Damaged("its platform is none that such an export is for")
+        raise _Damaged("platform is not one that this format is made for")
     if not content["name"].isascii() or not content["name"].isidentifier():
-        raise _Damaged("its name is not a name in C")
+        raise _Damaged("name is not an identifier in C")
     for key in ("variants", "kernels", "checks"):
         if not isinstance(content[key], list) or not all(isinstance(e, dict) for e in content[key]):
-            raise _Damaged(f"its {key} are not a list of objects")
+            raise _Damaged(f"{key} is not a list of objects")
         if not content[key]:
-            raise _Damaged(f"it has no {key}")
+            raise _Damaged(f"{key} is empty")
 
 
 def _kernels(content: Mapping[str, Any]) -> Iterator[tuple[str, Kernel]]:
@@ -206,9 +206,9 @@ def _kernels(content: Mapping[str, Any]) -> Iterator[tuple[str, Kernel]]:
         try:
             kernel = parse_kernel(str(entry["spec"]), str(entry["role"]))
         except (AutotuneError, KeyError) as error:
-            raise _Damaged("a kernel of it is not known") from error
+            raise _Damaged("a kernel is not known") from error
         if kernel.name in seen:
-            raise _Damaged(f"it lists {kernel.name} twice")
+            raise _Damaged(f"kernel {kernel.name} is listed twice")
         seen.add(kernel.name)
         expected = kernel_entry(kernel)
         _compare(expected, entry, f"kernel {kernel.name}")
@@ -220,11 +220,13 @@ def _kernels(content: Mapping[str, Any]) -> Iterator[tuple[str, Kernel]]:
 def _check_checks(content: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> None:
     names = [str(entry.get("kernel")) for entry in content["checks"]]
     if names not in (list(kernels), [kernel.name for kernel in chosen(tuple(kernels.values()))]):
-        raise _Damaged("its checks are neither of one kernel per role nor of every kernel")
+        raise _Damaged("checks must cover every kernel, or one kernel of each role")
     for number, (name, entry) in enumerate(zip(names, content["checks"], strict=True)):
         tolerance = entry.get("tolerance")
         if not (isinstance(tolerance, float) and 0 < tolerance <= LARGEST_TOLERANCE):
-            raise _Damaged(f"a check has no tolerance of at most {LARGEST_TOLERANCE}")
+            raise _Damaged(
+                f"the tolerance of a check is missing, or larger than {LARGEST_TOLERANCE}"
+            )
         expected = check_entry(check_of(number, kernels[name], tolerance))
         _compare(expected, entry, f"check of {name}")
         _refuse_more(entry, expected, f"check of {name}")
@@ -236,21 +238,21 @@ def _check_variants(content: Mapping[str, Any]) -> None:
     has = Counter(name for entry in content["kernels"] for name in entry["figures"])
     counts = {str(one.get("name")): one.get("kernels") for one in variants}
     if len(counts) != len(variants) or counts != has:
-        raise _Damaged("its variants are not those whose figures its kernels have")
+        raise _Damaged("variants and the figures of the kernels do not match")
     for one in variants:
         what = f"variant {one.get('name')!a}"
         own = _OF_FORMAT[content["format"]]
         _refuse_more(one, {*_SAFE, "kernels", *own}, what)
         if missing := sorted(key for key in own if one.get(key) is None):
-            raise _Damaged(f"{what} has no {missing[0]}")
+            raise _Damaged(f"{what}: key {missing[0]} is missing")
         _typed(_Variant, one, f"{what}: ")
         if "tvm_target" in own:
             _check_target(one, what)
     if content["stand_in"] != any(one["stand_in"] for one in variants):
-        raise _Damaged("its stand_in is not that of its variants")
+        raise _Damaged("stand_in and the stand_in of the variants do not match")
     expected = safe_entry() if SAFE in counts else None
     if content.get("safe_variant") != expected or (expected is None and content["format"] != "tvm"):
-        raise _Damaged(f"its safe variant is not {SAFE}, as in every such export")
+        raise _Damaged(f"safe_variant must be {SAFE} in this format")
     if content["format"] != "tvm":
         safe = {**_SAFE, "kernels": len(content["kernels"])}
         _compare(safe, variants[0], "safe variant")
@@ -266,7 +268,7 @@ def _check_target(variant: Mapping[str, Any], what: str) -> None:
         raise _Damaged(f"the tvm_target of {what} is not JSON: {fault}") from None
     wanted = _KINDS[variant.get("family", "opencl")]
     if not isinstance(target, dict) or target.get("kind") != wanted:
-        raise _Damaged(f"the tvm_target of {what} is not of the kind {wanted}")
+        raise _Damaged(f"the tvm_target of {what} must have the kind {wanted}")
 
 
 def _typed(kind: type[object], content: object, what: str) -> None:
@@ -305,10 +307,10 @@ def _check_features(variant: Mapping[str, Any]) -> None:
         or sorted(set(found)) != found
     ):
         raise _Damaged(
-            f"the cpu_features of variant {variant.get('name')!a} are not a list of known ones"
+            f"variant {variant.get('name')!a}: cpu_features is not a sorted list of known features"
         )
     if found and variant.get("name") == SAFE:
-        raise _Damaged("its safe variant has cpu_features")
+        raise _Damaged("the safe variant must have no cpu_features")
 
 
 def check_library(path: Path, content: Mapping[str, Any]) -> None:
@@ -326,7 +328,7 @@ def check_library(path: Path, content: Mapping[str, Any]) -> None:
     named = [word for one in content["variants"] for word in one["cpu_features"]]
     if features_differ((path / content["libraries"]["shared"]).read_bytes(), named):
         raise RecordError(
-            f"{MANIFEST} is damaged: its cpu_features are not those that the library checks for",
+            f"{MANIFEST} is damaged: its cpu_features and those that the library checks for do not match",
             hint="export the run again",
         )
 
@@ -334,18 +336,18 @@ def check_library(path: Path, content: Mapping[str, Any]) -> None:
 def _refuse_more(entry: object, known: Collection[str], what: str) -> None:
     """Refuses an entry that is no object, or has keys that no export has."""
     if not isinstance(entry, dict):
-        raise _Damaged(f"its {what} is no object")
+        raise _Damaged(f"{what} is not an object")
     if unknown := sorted(entry.keys() - set(known)):
-        raise _Damaged(f"its {what} has an unknown key: {unknown[0]!a}")
+        raise _Damaged(f"{what}: unknown key {unknown[0]!a}")
 
 
 def _compare(expected: Mapping[str, Any], entry: Mapping[str, Any], what: str) -> None:
     """Refuses an entry that differs from the expected one. As text, because 1 == 1.0 == True in Python."""
     for key, value in expected.items():
         if json.dumps(entry.get(key), sort_keys=True) != json.dumps(value, sort_keys=True):
-            raise _Damaged(f"its {key} of the {what} is not what the export must have")
+            raise _Damaged(f"{what}: {key} has another value than such an export has")
 
 
 def _check_listed(content: Mapping[str, Any], *files: object) -> None:
     if not all(isinstance(one, str) and one in content["files"] for one in files):
-        raise _Damaged("it names a file that it does not list")
+        raise _Damaged("it names a file that is not in files")

@@ -61,7 +61,7 @@ def attack(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, P
 def refused(key: str, *arguments: object) -> None:
     done = autotune_here(*arguments)
     assert done.returncode == 1, done.stderr
-    assert f"the annotation '{key}' is none that autotune makes" in done.stderr
+    assert f"autotune never makes the annotation '{key}'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -341,23 +341,23 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"schema_version": 2.0}, "schema version 2"),
-        ({"files": {}}, "lists no files"),
-        ({"files": ["a"]}, "no SHA-256"),
-        ({"files": {"a": "b"}}, "no SHA-256"),
-        ({"files": {"../a": "0" * 64}}, "cannot be a file"),
-        ({"files": {"/etc/passwd": "0" * 64}}, "cannot be a file"),
-        ({"files": {"a//b": "0" * 64}}, "cannot be a file"),
-        ({"files": {"./a": "0" * 64}}, "cannot be a file"),
-        ({"files": {"a": "0" * 64, "a/b": "0" * 64}}, "cannot be a file"),
-        ({"files": {"a\n": "0" * 64}}, "cannot be a file"),
-        ({"files": {"x/" * 100 + "a": "0" * 64}}, "cannot be a file"),
+        ({"files": {}}, "files is empty"),
+        ({"files": ["a"]}, "not an object of SHA-256"),
+        ({"files": {"a": "b"}}, "not an object of SHA-256"),
+        ({"files": {"../a": "0" * 64}}, "is not a valid file name"),
+        ({"files": {"/etc/passwd": "0" * 64}}, "is not a valid file name"),
+        ({"files": {"a//b": "0" * 64}}, "is not a valid file name"),
+        ({"files": {"./a": "0" * 64}}, "is not a valid file name"),
+        ({"files": {"a": "0" * 64, "a/b": "0" * 64}}, "is not a valid file name"),
+        ({"files": {"a\n": "0" * 64}}, "is not a valid file name"),
+        ({"files": {"x/" * 100 + "a": "0" * 64}}, "is not a valid file name"),
         ({"format": "exe"}, "format"),
         ({"name": 'a"; system("x'}, "name"),
-        ({"kernels": []}, "no kernels"),
+        ({"kernels": []}, "kernels is empty"),
         ({"kernels": [ENTRY, ENTRY]}, "twice"),
-        ({"kernels": [{**ENTRY, "name": "x"}]}, "its name of the kernel"),
+        ({"kernels": [{**ENTRY, "name": "x"}]}, "kernel .*: name has another value"),
         ({"kernels": [{**ENTRY, "spec": "matmul:m=0"}]}, "not known"),
-        ({"kernels": [{**ENTRY, "in_place": [0]}]}, "its in_place of the kernel"),
+        ({"kernels": [{**ENTRY, "in_place": [0]}]}, "kernel .*: in_place has another value"),
         ({"kernels": [{**ENTRY, "figures": None}]}, "figures: Input should be"),
         (
             {
@@ -365,34 +365,37 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
                     {**ENTRY, "arguments": [{**ENTRY["arguments"][0], "shape": [2**40, 2**40]}]}
                 ]
             },
-            "its arguments of the kernel",
+            "kernel .*: arguments has another value",
         ),
-        ({"checks": []}, "has no checks"),
-        ({"checks": [{**CHECK, "tolerance": 1e9}]}, "no tolerance of at most 0.1"),
-        ({"checks": [{**CHECK, "tolerance": 0.5}]}, "no tolerance of at most 0.1"),
-        ({"checks": [CHECK, CHECK]}, "neither of one kernel per role"),
-        ({"checks": [{**CHECK, "kernel": "x"}]}, "neither of one kernel per role"),
-        ({"checks": [{**CHECK, "role": "update"}]}, "its role of the check"),
-        ({"checks": [{**CHECK, "inputs": ["/a"]}]}, "its inputs of the check"),
-        ({"checks": [{**CHECK, "expected": []}]}, "its expected of the check"),
-        ({"checks": [{**CHECK, "inputs": [], "expected": [DATA]}]}, "its inputs of the check"),
-        ({"variants": []}, "no variants"),
-        ({"variants": [VARIANT, {**VARIANT, "name": "ghost"}]}, "its variants"),
-        ({"variants": [{**VARIANT, "kernels": 25}]}, "its variants"),
-        ({"safe_variant": {"name": ["ghost"]}}, "safe variant"),
-        ({"variants": [{**VARIANT, "library": "/tmp/x.so"}]}, "does not list"),
+        ({"checks": []}, "checks is empty"),
+        ({"checks": [{**CHECK, "tolerance": 1e9}]}, "tolerance of a check is missing, or larger than 0.1"),
+        ({"checks": [{**CHECK, "tolerance": 0.5}]}, "tolerance of a check is missing, or larger than 0.1"),
+        ({"checks": [CHECK, CHECK]}, "checks must cover every kernel"),
+        ({"checks": [{**CHECK, "kernel": "x"}]}, "checks must cover every kernel"),
+        ({"checks": [{**CHECK, "role": "update"}]}, "check of .*: role has another value"),
+        ({"checks": [{**CHECK, "inputs": ["/a"]}]}, "check of .*: inputs has another value"),
+        ({"checks": [{**CHECK, "expected": []}]}, "check of .*: expected has another value"),
+        (
+            {"checks": [{**CHECK, "inputs": [], "expected": [DATA]}]},
+            "check of .*: inputs has another value",
+        ),
+        ({"variants": []}, "variants is empty"),
+        ({"variants": [VARIANT, {**VARIANT, "name": "ghost"}]}, "variants and the figures"),
+        ({"variants": [{**VARIANT, "kernels": 25}]}, "variants and the figures"),
+        ({"safe_variant": {"name": ["ghost"]}}, "safe.variant"),
+        ({"variants": [{**VARIANT, "library": "/tmp/x.so"}]}, "not in files"),
         ({"variants": [{**VARIANT, "family": ["cpu"]}]}, "'v': family: "),
-        ({"variants": [{**VARIANT, "family": None}]}, "has no family"),
-        ({"runner": "/bin/sh"}, "does not list"),
+        ({"variants": [{**VARIANT, "family": None}]}, "key family is missing"),
+        ({"runner": "/bin/sh"}, "not in files"),
         ({"platform": "moon"}, "platform"),
         ({**C_PARTS, "platform": "any"}, "platform"),
-        ({**C_PARTS, "header": "../../../etc/passwd"}, "its header of the C library"),
+        ({**C_PARTS, "header": "../../../etc/passwd"}, "C library: header has another value"),
         (
             {**C_PARTS, "libraries": {**C_PARTS["libraries"], "shared": "/etc/passwd"}},
-            "its libraries of",
+            "C library: libraries has another value",
         ),
-        ({**C_PARTS, "functions": {}}, "its functions of the C library"),
-        ({**C_PARTS, "alignment_bytes": 2**52}, "its alignment_bytes of the C library"),
+        ({**C_PARTS, "functions": {}}, "C library: functions has another value"),
+        ({**C_PARTS, "alignment_bytes": 2**52}, "C library: alignment_bytes has another value"),
         ({**C_PARTS, "kernels": [{**C_ENTRY, "count": -5}]}, "count: Input should be"),
         ({**C_PARTS, "kernels": [{**C_ENTRY, "count": 2**60}]}, "count: Input should be"),
         ({**C_PARTS, "kernels": [{**C_ENTRY, "count": True}]}, "count: Input should be"),
@@ -401,17 +404,17 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
             {**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "threads": 10**6}]},
             "'v': threads: Input should be",
         ),
-        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "extra": 1}]}, "unknown key: 'extra'"),
+        ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "extra": 1}]}, "unknown key 'extra'"),
         ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "cpu_features": ["x"]}]}, "cpu_features"),
         ({**C_PARTS, "variants": [SAFE_VARIANT, {**FAST, "cpu_features": None}]}, "cpu_features"),
         (
             {**C_PARTS, "variants": [{**SAFE_VARIANT, "cpu_features": ["avx2"]}, FAST]},
-            "safe variant",
+            "safe.variant",
         ),
-        ({**C_PARTS, "variants": [{**SAFE_VARIANT, "threads": 2}, FAST]}, "safe variant"),
-        ({**C_PARTS, "variants": [FAST, SAFE_VARIANT]}, "safe variant"),
-        ({**C_PARTS, "safe_variant": {**safe_entry(), "name": "v"}}, "safe variant"),
-        ({**C_PARTS, "safe_variant": None}, "safe variant"),
+        ({**C_PARTS, "variants": [{**SAFE_VARIANT, "threads": 2}, FAST]}, "safe.variant"),
+        ({**C_PARTS, "variants": [FAST, SAFE_VARIANT]}, "safe.variant"),
+        ({**C_PARTS, "safe_variant": {**safe_entry(), "name": "v"}}, "safe.variant"),
+        ({**C_PARTS, "safe_variant": None}, "safe.variant"),
         (
             {
                 **C_PARTS,
@@ -422,16 +425,16 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
                     }
                 ],
             },
-            "safe variant",
+            "safe.variant",
         ),
-        ({"safe_variant": safe_entry()}, "safe variant"),
-        ({"extra": 1}, "unknown key: 'extra'"),
-        ({"model": 7}, "its model: "),
-        ({"batch": -4}, "its batch: "),
-        ({"batch": True}, "its batch: "),
-        ({"stand_in": 1}, "its stand_in: "),
-        ({"stand_in": True}, "its stand_in is not that of its variants"),
-        ({"versions": {"autotune": 1}}, "its versions.autotune: "),
+        ({"safe_variant": safe_entry()}, "safe.variant"),
+        ({"extra": 1}, "unknown key 'extra'"),
+        ({"model": 7}, "damaged: model: "),
+        ({"batch": -4}, "damaged: batch: "),
+        ({"batch": True}, "damaged: batch: "),
+        ({"stand_in": 1}, "damaged: stand_in: "),
+        ({"stand_in": True}, "stand_in and the stand_in of the variants"),
+        ({"versions": {"autotune": 1}}, "damaged: versions.autotune: "),
         ({"kernels": [{**ENTRY, "figures": {"v": {}}}]}, "figures.v.default_ms: Field required"),
         ({"kernels": [{**ENTRY, "figures": {"v": {**UNTUNED, "tuned_ms": -1.0}}}]}, "tuned_ms: "),
         ({"kernels": [{**ENTRY, "figures": {"v": {**UNTUNED, "tuned_ms": "1"}}}]}, "tuned_ms: "),
@@ -441,12 +444,12 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ({"variants": [{**VARIANT, "stand_in": 0}]}, "'v': stand_in: "),
         ({"variants": [{**VARIANT, "source": ["a"]}]}, "'v': source: "),
         ({"variants": [{**VARIANT, "tvm_target": "llvm"}]}, "not JSON"),
-        ({"variants": [{**VARIANT, "tvm_target": '{"kind": "opencl"}'}]}, "not of the kind llvm"),
+        ({"variants": [{**VARIANT, "tvm_target": '{"kind": "opencl"}'}]}, "must have the kind llvm"),
         ({"variants": [{**VARIANT, "tvm_target": 3}]}, "'v': tvm_target: "),
-        ({"kernels": [ENTRY, OTHER]}, "neither of one kernel per role nor of every kernel"),
-        ({"versions": {"extra": "1"}}, "its versions.extra"),
-        ({"checks": [{**CHECK, "extra": 1}]}, "unknown key: 'extra'"),
-        ({"variants": [{**VARIANT, "cpu_features": []}]}, "unknown key: 'cpu_features'"),
+        ({"kernels": [ENTRY, OTHER]}, "checks must cover every kernel"),
+        ({"versions": {"extra": "1"}}, "damaged: versions.extra"),
+        ({"checks": [{**CHECK, "extra": 1}]}, "unknown key 'extra'"),
+        ({"variants": [{**VARIANT, "cpu_features": []}]}, "unknown key 'cpu_features'"),
         ({**C_PARTS, "format": "opencl", "platform": "any", "launch_table": "x"}, "cpu_features"),
         (
             {
@@ -458,7 +461,7 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
                     {**OF_NOTHING, "name": name, **OF_OPENCL} for name in ("default", "v")
                 ],
             },
-            "its launch_table of the OpenCL library",
+            "OpenCL library: launch_table has another value",
         ),
     ],
 )
@@ -483,7 +486,7 @@ def test_the_features_of_a_c_manifest_are_those_that_the_library_checks_for(
     content = json.loads((out / "manifest.json").read_text())
     content["files"] = digests(out)
     (out / "manifest.json").write_text(json.dumps(content))
-    with pytest.raises(RecordError, match="not those that the library checks for"):
+    with pytest.raises(RecordError, match="and those that the library checks for do not match"):
         verify(out, None)
 
 
@@ -492,7 +495,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
     file = out / "manifest.json"
     text = file.read_text()
     file.write_text(text.replace('"checks"', '"cheques"'))
-    with pytest.raises(RecordError, match="it has no checks"):
+    with pytest.raises(RecordError, match="key checks is missing"):
         verify(out, None)
     file.write_text(text.replace(f'"{DATA}":', f'"{DATA}": "0", "{DATA}":'))
     with pytest.raises(RecordError, match="twice"):

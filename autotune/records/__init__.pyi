@@ -6,13 +6,14 @@ from .database import (
     Schedule,
     SearchedTask,
     Source,
+    TaskDifference,
     difference,
     merged,
-    refuse_mixture,
     spread,
 )
-from .database_file import SUFFIX, file_name, read_database, write_database
+from .database_file import SUFFIX, read_database, write_database
 from .folder import Run, RunFolder, read_json, read_run, write_json, write_text
+from .joining import joined, place_for
 from .json_form import json_text
 from .result import Drift, PooledSchedule, RecordsUse, Result, TaskResult
 from .run_kinds import Kind, command_of, how_to_end, kind_of, work_of
@@ -29,16 +30,17 @@ __all__ = [
     "Database",
     "difference",
     "Drift",
-    "file_name",
     "Form",
     "how_to_end",
     "Identity",
     "is_run",
+    "joined",
     "json_text",
     "Kind",
     "kind_of",
     "merged",
     "MOVEMENT",
+    "place_for",
     "place_of",
     "PooledSchedule",
     "pulled",
@@ -46,7 +48,6 @@ __all__ = [
     "read_json",
     "read_run",
     "RecordsUse",
-    "refuse_mixture",
     "Result",
     "Run",
     "RunFolder",
@@ -57,6 +58,7 @@ __all__ = [
     "spread",
     "step_shares",
     "SUFFIX",
+    "TaskDifference",
     "TaskResult",
     "work_of",
     "write_database",

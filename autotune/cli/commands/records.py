@@ -29,7 +29,7 @@ from autotune.waits import waiting
 
 if TYPE_CHECKING:
     from autotune.jobs.provenance import Work
-    from autotune.records import Database
+    from autotune.records import Database, TaskDifference
 
 STORE = Path("records")
 _READ = "records to be read"
@@ -229,49 +229,22 @@ def merge(
       autotune records merge logs --best 8 --out shipped
       autotune records merge shipped --without googlenet --out others
     """
-    from autotune.errors import UsageError, choices
-    from autotune.records import file_name, merged, refuse_mixture, write_database
+    from autotune.records import joined, place_for, write_database
 
-    if best is not None and best < 1:
-        raise UsageError(f"--best is {best}", hint="give a whole number from 1")
-    parts = [_whole(path) for path in databases]
-    if not mixed:
-        refuse_mixture(parts)
-    whole = union = merged(parts)
-    for workload in without or ():
-        names = union.workloads
-        if workload not in names:
-            raise UsageError(
-                f"--without {workload}: no run is of it", hint=choices(workload, names, "there are")
-            )
-        union = union.without(workload)
-    if without and not union.sources:
-        raise UsageError("--without: nothing is left", hint="leave out fewer")
-    joined = union if best is None else union.fastest(best)
-    if out.exists() and not out.is_dir():
-        raise UsageError(
-            f"--out {out} is not a folder", hint="give a folder; it is made if missing"
-        )
-    path = out / file_name(joined)
-    if path.exists() and path.resolve() not in [one.resolve() for one in databases]:
-        raise UsageError(
-            f"{path} exists",
-            hint="name it among what is merged, or use `autotune records pull` to add to a store",
-        )
-    write_database(path, joined)
-    twice = sum(len(part.schedules) for part in parts) - len(whole.schedules)
-    others, slower = (
-        len(one.schedules) - len(other.schedules)
-        for one, other in ((whole, union), (union, joined))
+    result = joined(
+        [_whole(path) for path in databases], mixed=mixed, without=without or (), best=best
     )
+    path = place_for(result.database, out, databases)
+    write_database(path, result.database)
     counts = ", ".join(
         [
-            f"{counted(twice, 'duplicate')} removed",
-            *([f"{others} of {' and '.join(without)} left out"] if without else []),
-            *([f"{slower} slower ones left out"] if slower else []),
+            f"{counted(result.duplicates, 'duplicate')} removed",
+            *([f"{result.others} of {' and '.join(without)} left out"] if without else []),
+            *([f"{result.slower} slower ones left out"] if result.slower else []),
         ]
     )
-    _tell_written([(path, joined, len(joined.schedules))], databases, counts, json)
+    whole = result.database
+    _tell_written([(path, whole, len(whole.schedules))], databases, counts, json)
 
 
 @with_wide
@@ -305,7 +278,6 @@ def diff(
     """
     from autotune.cli.shared import write_json
     from autotune.records import Database, difference
-    from autotune.workloads import short_name
 
     sides = (_whole(a), _whole(b))
     parts = [side.parts() for side in sides]
@@ -328,6 +300,16 @@ def diff(
         )
         _tell_merge(a, b, comparable)
         return
+    _show_difference(sides, rows, comparable)
+    _tell_merge(a, b, comparable)
+
+
+def _show_difference(
+    sides: Sequence[Database], rows: Sequence[tuple[str, TaskDifference]], comparable: bool
+) -> None:
+    """Prints a row for each kernel, with its cores, and which side is better."""
+    from autotune.workloads import short_name
+
     kernels = {
         name: one for side in sides for s in side.sources.values() for name, one in s.tasks.items()
     }
@@ -365,7 +347,6 @@ def diff(
         print(
             "A and B have databases of different devices, cores or versions; only common ones are compared"
         )
-    _tell_merge(a, b, comparable)
 
 
 def _tell_merge(a: Path, b: Path, comparable: bool) -> None:

@@ -14,6 +14,8 @@ from autotune.cli.shared import Column, number, with_wide, write_json, write_nex
 from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from autotune.devices import DeviceInfo
     from autotune.tracker import Deployment, FleetState
 
@@ -68,7 +70,7 @@ def up(
       autotune kernels --target arm-cpu --model lenet --batch 4 --tracker 127.0.0.1:9190 --key sd855
     """
     from autotune.devices import discovery
-    from autotune.errors import DeviceError, UsageError
+    from autotune.errors import UsageError
     from autotune.jobs.device import boards
     from autotune.tracker import LOOPBACK, UpRequest, launch, public_address, refuse_taken, state
 
@@ -92,17 +94,7 @@ def up(
         )
     restore_left_behind()
     chosen = discovery.choose(device or [], [*boards(), *(ssh or ())])
-    deployments = []
-    for serial, kind in chosen:
-        try:
-            deployments.append(_deployment(serial, kind, key, per_cluster, server))
-        except DeviceError as error:
-            # A device that was not named does not keep the others from serving.
-            if device:
-                raise
-            typer.echo(f"autotune: warning: {serial} is left out: {error}", err=True)
-    if not deployments:
-        raise DeviceError("no device can serve", hint="`autotune devices` lists them")
+    deployments = _deployments(chosen, key, per_cluster, server, all_of_them=bool(device))
     log = launch.log_file()
     request = UpRequest(listen, port, tuple(deployments), allow_reboot, str(log))
     found = launch.start(request, timeout=_READY_TIMEOUT_S)
@@ -122,6 +114,34 @@ def up(
         )
         break
     return 0 if all(one.state == "serving" for one in found.devices) else 3
+
+
+def _deployments(
+    chosen: Sequence[tuple[str, str]],
+    key: str | None,
+    per_cluster: bool,
+    server: Path | None,
+    *,
+    all_of_them: bool,
+) -> list[Deployment]:
+    """Returns how to serve each device. Devices that cannot serve are left out, unless all must.
+
+    Raises:
+        DeviceError: A device cannot serve, and all must; or none can.
+    """
+    from autotune.errors import DeviceError
+
+    found = []
+    for serial, kind in chosen:
+        try:
+            found.append(_deployment(serial, kind, key, per_cluster, server))
+        except DeviceError as error:
+            if all_of_them:
+                raise
+            typer.echo(f"autotune: warning: {serial} is left out: {error}", err=True)
+    if not found:
+        raise DeviceError("no device can serve", hint="`autotune devices` lists them")
+    return found
 
 
 def _deployment(

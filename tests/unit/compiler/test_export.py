@@ -368,8 +368,14 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
             "kernel .*: arguments has another value",
         ),
         ({"checks": []}, "checks is empty"),
-        ({"checks": [{**CHECK, "tolerance": 1e9}]}, "tolerance of a check is missing, or larger than 0.1"),
-        ({"checks": [{**CHECK, "tolerance": 0.5}]}, "tolerance of a check is missing, or larger than 0.1"),
+        (
+            {"checks": [{**CHECK, "tolerance": 1e9}]},
+            "tolerance of a check is missing, or larger than 0.1",
+        ),
+        (
+            {"checks": [{**CHECK, "tolerance": 0.5}]},
+            "tolerance of a check is missing, or larger than 0.1",
+        ),
         ({"checks": [CHECK, CHECK]}, "checks must cover every kernel"),
         ({"checks": [{**CHECK, "kernel": "x"}]}, "checks must cover every kernel"),
         ({"checks": [{**CHECK, "role": "update"}]}, "check of .*: role has another value"),
@@ -444,7 +450,10 @@ def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
         ({"variants": [{**VARIANT, "stand_in": 0}]}, "'v': stand_in: "),
         ({"variants": [{**VARIANT, "source": ["a"]}]}, "'v': source: "),
         ({"variants": [{**VARIANT, "tvm_target": "llvm"}]}, "not JSON"),
-        ({"variants": [{**VARIANT, "tvm_target": '{"kind": "opencl"}'}]}, "must have the kind llvm"),
+        (
+            {"variants": [{**VARIANT, "tvm_target": '{"kind": "opencl"}'}]},
+            "must have the kind llvm",
+        ),
         ({"variants": [{**VARIANT, "tvm_target": 3}]}, "'v': tvm_target: "),
         ({"kernels": [ENTRY, OTHER]}, "checks must cover every kernel"),
         ({"versions": {"extra": "1"}}, "damaged: versions.extra"),

@@ -29,7 +29,7 @@ from autotune.emulator.model.clock import VirtualClock
 from autotune.emulator.model.profile import load
 from autotune.emulator.model.soc import Soc
 from autotune.emulator.model.step_model import ALEXNET_B16, estimate
-from autotune.studies.bench.bench import Measured
+from autotune.studies.evaluators.evaluator import Measured
 from autotune.studies.replay.replay import read_paper_table, search
 from autotune.studies.run.study import SamplerName, StudyRequest, study_of
 from autotune.studies.space.configuration import CpuConfiguration
@@ -73,7 +73,7 @@ class EmulatedPhone:
         self.capped = 0
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`. Measures again after a rest if a clock was capped meanwhile."""
+        """See `Evaluator.measure`. Measures again after a rest if a clock was capped meanwhile."""
         assert configuration is not None
         for _ in range(2):
             while self._soc.celsius() > self._start_c:

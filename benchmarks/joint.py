@@ -35,8 +35,8 @@ from common.bars import QUICK_TRIALS, Report, run
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.model.profile import load
 from autotune.emulator.model.step_model import schedule_estimate
-from autotune.studies.bench.bench import Measured
-from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.evaluators.evaluator import Measured
+from autotune.studies.joint.joint import Choice, JointEvaluator
 from autotune.studies.joint.joint_run import KeptSchedules
 from autotune.studies.models.schedule_pools import HYBRID, TaskPool, pools
 from autotune.studies.run.study import StudyRequest, study_of
@@ -158,7 +158,7 @@ def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
     profile, method, trials, seed = job
     tasks = joint_tasks(profile)
     steps = ModelSteps(profile, tasks, seed)
-    joint = JointBench(steps, tasks, "pareto", seed)
+    joint = JointEvaluator(steps, tasks, "pareto", seed)
     bench = joint if method == "joint" else KeptSchedules(joint, partial(kernels_first, profile))
     space = CpuSpace.of(steps.clusters, CpuRanges(), clocks=True)
     request = StudyRequest(space, "pareto", NO_LIMITS, trials, "tpe", model=True, seed=seed)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from autotune.devices.topology import Cluster
-from autotune.studies.bench.bench import Measured
+from autotune.studies.evaluators.evaluator import Measured
 from autotune.studies.space.configuration import CpuConfiguration
 from autotune.studies.space.objective import Figures
 
@@ -176,7 +176,7 @@ class ForeignBench:
         self._rng = np.random.default_rng([seed, 78])
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`."""
+        """See `Evaluator.measure`."""
         assert configuration is not None
         seconds, joules = self._phone.exact(configuration)
         slower, power = np.exp(self._rng.normal(0.0, SPREAD, size=2))

@@ -46,11 +46,11 @@ MAY_IMPORT = {
     "studies.space": "devices",
     "studies.models": "devices studies.space workloads",
     "studies.search": "devices studies.models studies.space",
-    "studies.bench": "devices measurement studies.space",
-    "studies.run": "devices measurement power studies.bench studies.models studies.search studies.space",
-    "studies.replay": "devices power records studies.bench studies.run studies.space",
-    "studies.joint": "devices measurement studies.bench studies.models studies.run studies.space workloads",
-    "studies.plans": "devices measurement studies.bench studies.joint studies.run studies.space workloads",
+    "studies.evaluators": "devices measurement studies.space",
+    "studies.run": "devices measurement power studies.evaluators studies.models studies.search studies.space",
+    "studies.replay": "devices power records studies.evaluators studies.run studies.space",
+    "studies.joint": "devices measurement studies.evaluators studies.models studies.run studies.space workloads",
+    "studies.plans": "devices measurement studies.evaluators studies.joint studies.run studies.space workloads",
     "emulator.model": "devices workloads",
     "emulator.kernel": "devices emulator.model",
     "emulator.device": "devices emulator.kernel emulator.model",
@@ -68,14 +68,13 @@ MAY_IMPORT = {
     "jobs.requests": "compiler.formulations compiler.programs compiler.target devices jobs.device measurement "
     "records studies.run studies.space workloads",
     "jobs.steps": "compiler.native compiler.programs compiler.run compiler.runners compiler.step compiler.target "
-    "console devices emulator.device jobs.device jobs.provenance jobs.requests measurement records studies.bench "
-    "studies.models studies.plans studies.run studies.space workloads",
+    "console devices emulator.device jobs.device jobs.provenance jobs.requests measurement records "
+    "studies.evaluators studies.models studies.plans studies.run studies.space workloads",
     "jobs.kernels": "compiler.export compiler.native compiler.run compiler.runners compiler.step compiler.target "
     "console jobs.device jobs.provenance jobs.requests jobs.steps records studies.plans workloads",
     "jobs.search": "compiler.step compiler.target console devices jobs.device jobs.kernels jobs.provenance "
-    "jobs.requests jobs.steps measurement power records studies.bench studies.joint studies.plans studies.replay "
-    "studies.run "
-    "studies.space workloads",
+    "jobs.requests jobs.steps measurement power records studies.evaluators studies.joint studies.plans "
+    "studies.replay studies.run studies.space workloads",
     "cli.shared": "console jobs.provenance records",
     "cli.options": "cli.shared compiler.target console devices emulator.model jobs.device jobs.requests records "
     "studies.plans workloads",

@@ -124,21 +124,21 @@ def _work(request: ReplayRequest) -> Work:
 def _figures(request: ReplayRequest, result: ReplayResult) -> dict[str, Any]:
     import statistics
 
-    bench, counts = result.bench, result.measurements
-    names = [cluster.name for cluster in bench.clusters]
+    evaluator, counts = result.evaluator, result.measurements
+    names = [cluster.name for cluster in evaluator.clusters]
     return {
-        "device": bench.device,
+        "device": evaluator.device,
         "objective": request.objective,
         "sampler": request.sampler,
         "model_start": request.model,
-        "configurations": bench.space().size,
-        "goal": [c.to_json(names) for c in bench.figures() if c in result.searches[0].goal],
+        "configurations": evaluator.space().size,
+        "goal": [c.to_json(names) for c in evaluator.figures() if c in result.searches[0].goal],
         "measurements": counts,
         "median": statistics.median(counts),
         "energy_missing": [
             c.to_json(names) for c, f in result.recorded.items() if f.energy_j is None
         ],
-        "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
+        "marked": [{**c.to_json(names), "mark": mark} for c, mark in evaluator.marks.items()],
     }
 
 
@@ -147,8 +147,8 @@ def _show(request: ReplayRequest, result: ReplayResult) -> None:
 
     from autotune.studies.replay import MISSING
 
-    bench, counts, shown = result.bench, result.measurements, result.searches[0]
-    names = [cluster.name for cluster in bench.clusters]
+    evaluator, counts, shown = result.evaluator, result.measurements, result.searches[0]
+    names = [cluster.name for cluster in evaluator.clusters]
     write_table(
         (
             number("no."),
@@ -167,20 +167,20 @@ def _show(request: ReplayRequest, result: ReplayResult) -> None:
                 "-" if trial.figures.energy_j is None else f"{trial.figures.energy_j:g}",
                 trial.reason,
                 "yes" if trial.configuration in shown.goal else "",
-                bench.marks.get(trial.configuration, ""),
+                evaluator.marks.get(trial.configuration, ""),
             )
             for index, trial in enumerate(shown.trials, start=1)
             if trial.figures is not None
         ],
     )
     what = "all of the Pareto front" if request.objective == "pareto" else "the best"
-    text = f"{what} is found after {counts[0]} of {bench.space().size} measurements"
+    text = f"{what} is found after {counts[0]} of {evaluator.space().size} measurements"
     if request.seeds > 1:
         text += f"; over {request.seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
     write_text(text)
-    if left_out := len(result.recorded) - len(bench.figures()):
+    if left_out := len(result.recorded) - len(evaluator.figures()):
         write_text(f"{left_out} of {len(result.recorded)} configurations are left out: {MISSING}")
-    write_text(bench.device["emulated"])
+    write_text(evaluator.device["emulated"])
 
 
 def _traces(folder: Path, *, as_json: bool) -> int:

@@ -38,7 +38,7 @@ class Session:
         self._kind = kind
         self._about = about
         self._session: Any = None
-        self._bench: SessionBench | None = None
+        self._bench: SessionTimer | None = None
         self._functions: dict[str, Any] = {}
 
     def handle(self, request: Message) -> Message:
@@ -88,7 +88,7 @@ class Session:
             priority=_PRIORITY,
             session_timeout=self._about["session_timeout_s"],
         )
-        self._bench = SessionBench(self._session, self._kind)
+        self._bench = SessionTimer(self._session, self._kind)
         self._functions.clear()
         info = self._function("autotune.server.info")
         return {"info": parse_json(str(info())) if info else {}}
@@ -125,7 +125,7 @@ class Session:
         return True
 
 
-class SessionBench(KernelTimer):
+class SessionTimer(KernelTimer):
     """Measures over a session."""
 
     def __init__(self, session: Any, kind: str) -> None:

@@ -11,8 +11,8 @@ from autotune.jobs.search.joint_gpu import measured_placing
 from autotune.jobs.steps import DeviceWorkload
 from autotune.measurement import MemoryKind, StepBench
 from autotune.records import RunFolder, write_json
-from autotune.studies.bench import DeviceBench, setting_of
-from autotune.studies.joint import PROBE, ROUND, Choice, DeviceSteps, FormOnDevice, JointBench
+from autotune.studies.evaluators import DeviceEvaluator, setting_of
+from autotune.studies.joint import PROBE, ROUND, Choice, DeviceSteps, FormOnDevice, JointEvaluator
 from autotune.studies.plans import PlannedSetting, step_plan
 from autotune.studies.run import StudyRequest
 from autotune.studies.space import CpuConfiguration
@@ -22,19 +22,21 @@ _FOLDER = "plans"
 
 def joint_bench(
     steps: StepBench,
-    bench: DeviceBench,
+    evaluator: DeviceEvaluator,
     workload: DeviceWorkload,
     request: StudyRequest,
     events: Sequence[Mapping[str, Any]],
-) -> JointBench:
-    """Returns the bench of a joint search. It knows what earlier parts of the run have measured."""
+) -> JointEvaluator:
+    """Returns the evaluator of a joint search. It knows what earlier parts of the run have measured."""
     assert workload.pools is not None
     pools = workload.pools
-    placing = measured_placing(steps, workload, setting_of(bench.clusters, None))
+    placing = measured_placing(steps, workload, setting_of(evaluator.clusters, None))
     memories: list[MemoryKind] = [form.memory for form in placing.forms] if placing else []
-    source = DeviceSteps(steps, bench, forms_on_device(workload, memories), len(pools.tasks))
-    found = JointBench(source, pools.tasks, request.objective, request.seed, pools.counts, placing)
-    names = [cluster.name for cluster in bench.clusters]
+    source = DeviceSteps(steps, evaluator, forms_on_device(workload, memories), len(pools.tasks))
+    found = JointEvaluator(
+        source, pools.tasks, request.objective, request.seed, pools.counts, placing
+    )
+    names = [cluster.name for cluster in evaluator.clusters]
     for event in events:
         if event["event"] in ("trial", ROUND, "final", PROBE):
             what = event["configuration"]
@@ -95,7 +97,7 @@ class PlanPoint:
 
 def write_plans(
     folder: RunFolder,
-    bench: JointBench,
+    evaluator: JointEvaluator,
     workload: DeviceWorkload,
     search: SearchRequest,
     points: Mapping[str, PlanPoint],
@@ -104,7 +106,7 @@ def write_plans(
 
     Args:
         folder: The run's folder.
-        bench: The bench that measured.
+        evaluator: The evaluator that measured.
         workload: The step.
         search: The search's request.
         points: The points by name, with their figures and settings.
@@ -125,7 +127,7 @@ def write_plans(
         }
         of_call = point.of_call or (0,) * len(form.graph.nodes)
         plan = step_plan(
-            bench, form.graph, form.of_call, step, point.figures, point.settings, of_call, search.emulate
+            evaluator, form.graph, form.of_call, step, point.figures, point.settings, of_call, search.emulate
         )  # fmt: skip
         file = f"{_FOLDER}/{name}.json"
         write_json(folder.path / file, plan)
@@ -134,16 +136,16 @@ def write_plans(
 
 
 def plan_points(
-    bench: JointBench, workload: DeviceWorkload, result: Mapping[str, Any]
+    evaluator: JointEvaluator, workload: DeviceWorkload, result: Mapping[str, Any]
 ) -> dict[str, PlanPoint]:
     """Returns the points of a result that have a plan."""
-    names = [cluster.name for cluster in bench.clusters]
+    names = [cluster.name for cluster in evaluator.clusters]
     front = {f"pareto-{number}": point for number, point in enumerate(result["pareto"], start=1)}
     found = {}
     for name, point in {"best": result["best"], **result["points"], **front}.items():
         if point is not None:
             configuration = CpuConfiguration.from_json(point, names)
-            setting = PlannedSetting(configuration, bench.ran[configuration])
+            setting = PlannedSetting(configuration, evaluator.ran[configuration])
             found[name] = PlanPoint(point, (setting,))
     if (other := result["sequential"]) is not None:
         configuration = CpuConfiguration.from_json(other["best"], names)
@@ -153,7 +155,9 @@ def plan_points(
     if planned and planned["measured"] and planned["measured"]["verdict"] == "better":
         each = [CpuConfiguration.from_json(one, names) for one in planned["configurations"]]
         # Such a plan was measured on the CPU only.
-        settings = tuple(PlannedSetting(one, replace(bench.choose(one), gpu=())) for one in each)
+        settings = tuple(
+            PlannedSetting(one, replace(evaluator.choose(one), gpu=())) for one in each
+        )
         assert workload.pools is not None
         count = len(workload.pools.forms[settings[0].choice.form].graph.nodes)
         of_call = setting_of_calls(planned["operators"]["changes"], count)

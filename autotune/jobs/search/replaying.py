@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autotune.errors import UsageError
 from autotune.jobs.device import limits, one_of
-from autotune.studies.replay import Replayed, TableBench, read, read_traces, search
+from autotune.studies.replay import Replayed, TableEvaluator, read, read_traces, search
 from autotune.studies.run import SAMPLERS, StudyRequest
 from autotune.studies.space import OBJECTIVES, CpuConfiguration, Figures, needs_energy
 
@@ -71,12 +71,12 @@ class ReplayResult:
     """Results of searches over a table.
 
     Attributes:
-        bench: The table that was searched.
+        evaluator: The table that was searched.
         recorded: Everything in the table. Configurations without energy may be left out of the search.
         searches: One for each seed, from 1 on.
     """
 
-    bench: TableBench
+    evaluator: TableEvaluator
     recorded: Mapping[CpuConfiguration, Figures]
     searches: Sequence[Replayed]
 
@@ -94,23 +94,23 @@ def replay(request: ReplayRequest) -> ReplayResult:
     """
     request.check()
     if request.network is None or request.batch is None:
-        bench = read(request.recorded)
+        evaluator = read(request.recorded)
     else:
-        bench = read_traces(
+        evaluator = read_traces(
             request.recorded, request.network, request.batch, usb_alone=request.usb_alone
         )
     bounds = limits(request.deadline, None, None, None)
     objective = one_of("--objective", request.objective, OBJECTIVES)
     sampler = one_of("--sampler", request.sampler, SAMPLERS)
-    recorded = bench.figures()
+    recorded = evaluator.figures()
     if needs_energy(objective, bounds):
-        bench = bench.with_joules()
-    space = bench.space()
+        evaluator = evaluator.with_joules()
+    space = evaluator.space()
     searches = [
         search(
-            bench,
+            evaluator,
             StudyRequest(space, objective, bounds, space.size, sampler, request.model, seed),
         )
         for seed in range(1, request.seeds + 1)
     ]
-    return ReplayResult(bench, recorded, searches)
+    return ReplayResult(evaluator, recorded, searches)

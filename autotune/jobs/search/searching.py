@@ -51,10 +51,10 @@ from autotune.measurement import StepBench, body_zone
 from autotune.power import Meter
 from autotune.reading import reading
 from autotune.records import Run, RunFolder, read_run
-from autotune.studies.bench import DeviceBench, Measured, setting_of
+from autotune.studies.evaluators import DeviceEvaluator, Measured, setting_of
 from autotune.studies.joint import (
     FormOnDevice,
-    JointBench,
+    JointEvaluator,
     JointOutcome,
     JointRun,
     KeptSchedules,
@@ -306,10 +306,10 @@ class _OpenSearch:
         self._blocks = BLOCKS if request.blocks is None else request.blocks
         every = request.reference_every
         self._every = REFERENCE_EVERY if every is None else every
-        self._bench = DeviceBench(
+        self._evaluator = DeviceEvaluator(
             steps, needs_energy=prepared.needs_energy, limits=prepared.study.limits
         )
-        self._joint: JointBench | None = None
+        self._joint: JointEvaluator | None = None
 
     @property
     def path(self) -> Path:
@@ -325,7 +325,7 @@ class _OpenSearch:
         prepared, request = self._prepared, self._prepared.request
         calibrated(
             self._steps,
-            setting_of(self._bench.clusters, None),
+            setting_of(self._evaluator.clusters, None),
             self._folder,
             self._progress,
             needed=prepared.needs_energy,
@@ -341,7 +341,7 @@ class _OpenSearch:
         if outcome is None:
             raise RunInterrupted(self.path, request.command_name)
         assert request.trials is not None
-        content = result(study, self._bench, outcome, searched=request.trials)
+        content = result(study, self._evaluator, outcome, searched=request.trials)
         if request.per_operator:
             content["per_operator"] = planned
         if whole is not None:
@@ -356,7 +356,7 @@ class _OpenSearch:
     def _searched_alone(self, study: Study) -> Outcome | None:
         with reading(self.path):
             run = CpuConfigRun(
-                study, self._bench, recorder(self._folder), self._progress, interrupted=self._interrupted,
+                study, self._evaluator, recorder(self._folder), self._progress, interrupted=self._interrupted,
                 blocks=self._blocks, reference_every=self._every, events=self._events,
             )  # fmt: skip
         return run.run()
@@ -365,7 +365,7 @@ class _OpenSearch:
         prepared = self._prepared
         with reading(self.path):
             joint = joint_bench(
-                self._steps, self._bench, self._workload, prepared.study, self._events
+                self._steps, self._evaluator, self._workload, prepared.study, self._events
             )
         self._joint = joint
         joint.others = study.trials
@@ -373,7 +373,7 @@ class _OpenSearch:
         if prepared.request.sequential is not False:
             storage, label = study_place(prepared.request, self._folder)
             alone = replace(prepared.study, workload=f"{prepared.study.workload} sequential")
-            names = [cluster.name for cluster in self._bench.clusters]
+            names = [cluster.name for cluster in self._evaluator.clusters]
             kept = KeptSchedules(joint, partial(kept_choice, self._workload, names))
             beside = Sequential(study_of(alone, storage, f"{label}-sequential"), kept)
         with reading(self.path):
@@ -469,7 +469,9 @@ def _nothing_measured(
     )
 
 
-def _used(joint: JointBench, form: FormOnDevice, configuration: CpuConfiguration) -> dict[int, int]:
+def _used(
+    joint: JointEvaluator, form: FormOnDevice, configuration: CpuConfiguration
+) -> dict[int, int]:
     return form.used(joint.choose(configuration))
 
 

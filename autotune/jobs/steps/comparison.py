@@ -20,7 +20,7 @@ from autotune.jobs.steps.device_workload import brought, given_command
 from autotune.jobs.steps.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.measurement import LOOKS, Setting, StepBench, Verdict, versus
 from autotune.records import RunFolder, read_run
-from autotune.studies.bench import DeviceBench, Measured, setting_of
+from autotune.studies.evaluators import DeviceEvaluator, Measured, setting_of
 from autotune.studies.space import CpuConfiguration
 
 By = Literal["time", "energy"]
@@ -135,7 +135,7 @@ def _compared(
     progress: LiveProgress,
 ) -> Verdict:
     record = recorder(folder)
-    measures = DeviceBench(bench, needs_energy=request.by == "energy")
+    measures = DeviceEvaluator(bench, needs_energy=request.by == "energy")
     done = 0
 
     def measured(side: int) -> float:

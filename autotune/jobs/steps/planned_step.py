@@ -25,7 +25,7 @@ from autotune.measurement import (
     settings_text,
     threads_of,
 )
-from autotune.studies.bench import DeviceBench, Measured, crossing_shares, setting_of
+from autotune.studies.evaluators import DeviceEvaluator, Measured, crossing_shares, setting_of
 from autotune.studies.plans import StepPlan, read_plan
 from autotune.studies.run import Final, measure_again
 from autotune.studies.space import CpuConfiguration
@@ -239,16 +239,16 @@ class _PlannedSteps:
     ) -> None:
         self._steps, self._runner, self._plan = steps, runner, plan
         self._settings = [setting_of(steps.info.clusters, one) for one in configurations]
-        self._figures = DeviceBench(steps, needs_energy=False)
+        self._figures = DeviceEvaluator(steps, needs_energy=False)
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """See `Bench.clusters`."""
+        """See `Evaluator.clusters`."""
         return self._figures.clusters
 
     @property
     def device(self) -> dict[str, Any]:
-        """See `Bench.device`."""
+        """See `Evaluator.device`."""
         return self._figures.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:

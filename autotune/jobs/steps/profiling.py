@@ -16,7 +16,7 @@ from autotune.jobs.steps.device_workload import DeviceWorkload, brought, given_c
 from autotune.jobs.steps.step_records import at_most, calibrated
 from autotune.measurement import Protocol, Setting, StepBench, StepProfile, StepRun
 from autotune.records import RunFolder, read_run
-from autotune.studies.bench import setting_of
+from autotune.studies.evaluators import setting_of
 from autotune.studies.plans import named_calls, operators, roles
 from autotune.studies.space import CpuConfiguration
 

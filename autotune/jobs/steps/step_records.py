@@ -12,7 +12,7 @@ from autotune.errors import StableDeviceError
 from autotune.jobs.requests import SearchRequest
 from autotune.measurement import Band, Protocol, Setting, StepBench
 from autotune.records import RunFolder
-from autotune.studies.bench import Measured
+from autotune.studies.evaluators import Measured
 
 
 def protocol_of(request: SearchRequest) -> Protocol:

@@ -1,4 +1,4 @@
-from .joint import Choice, JointBench
+from .joint import Choice, JointEvaluator
 from .joint_run import ROUND, JointOutcome, JointRun, KeptSchedules, Sequential
 from .joint_steps import DeviceSteps, FormOnDevice
 from .placement_run import PROBE
@@ -10,7 +10,7 @@ __all__ = [
     "FormOnDevice",
     "gpu_form",
     "GpuKernel",
-    "JointBench",
+    "JointEvaluator",
     "JointOutcome",
     "JointRun",
     "KeptSchedules",

@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.devices import Cluster
 from autotune.reading import Unreadable, reading
-from autotune.studies.bench import Measured
+from autotune.studies.evaluators import Measured
 from autotune.studies.joint.placing import Placing
 from autotune.studies.joint.prediction_errors import PredictionErrors
 from autotune.studies.joint.timings import Timings
@@ -86,7 +86,7 @@ class StepSource(Protocol):
 
     @property
     def device(self) -> dict[str, Any]:
-        """See `Bench.device`."""
+        """See `Evaluator.device`."""
 
     def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
         """Measures a step.
@@ -103,8 +103,8 @@ class StepSource(Protocol):
         """
 
 
-class JointBench:
-    """A study's bench that chooses the form and the schedules of each measured step, and learns from the results.
+class JointEvaluator:
+    """A study's evaluator. It chooses the form and the schedules of each measured step, and learns from the results.
 
     Args:
         steps: Measures steps.
@@ -149,16 +149,16 @@ class JointBench:
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """See `Bench.clusters`."""
+        """See `Evaluator.clusters`."""
         return self.steps.clusters
 
     @property
     def device(self) -> dict[str, Any]:
-        """See `Bench.device`."""
+        """See `Evaluator.device`."""
         return self.steps.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`. The default is measured with untuned kernels."""
+        """See `Evaluator.measure`. The default is measured with untuned kernels."""
         choice = self.untuned if configuration is None else self.choose(configuration)
         event: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:

@@ -9,8 +9,8 @@ from typing import Any
 
 from autotune.devices import Cluster
 from autotune.errors import StableDeviceError
-from autotune.studies.bench import Bench, Measured
-from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.evaluators import Evaluator, Measured
+from autotune.studies.joint.joint import Choice, JointEvaluator
 from autotune.studies.joint.placement_run import PlacementRun
 from autotune.studies.run import (
     CpuConfigRun,
@@ -37,32 +37,32 @@ _ROUNDS_OF = 3
 
 
 class KeptSchedules:
-    """A bench that uses kernels tuned in advance. Cores and clocks are chosen afterwards.
+    """An evaluator that uses kernels tuned in advance. Cores and clocks are chosen afterwards.
 
     Args:
-        bench: The joint search's bench.
+        evaluator: The joint search's evaluator.
         choice: The schedules that were tuned for the cores of a configuration.
     """
 
     def __init__(
-        self, bench: JointBench, choice: Callable[[CpuConfiguration | None], Choice]
+        self, evaluator: JointEvaluator, choice: Callable[[CpuConfiguration | None], Choice]
     ) -> None:
-        self._bench, self._choice = bench, choice
+        self._evaluator, self._choice = evaluator, choice
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """See `Bench.clusters`."""
-        return self._bench.clusters
+        """See `Evaluator.clusters`."""
+        return self._evaluator.clusters
 
     @property
     def device(self) -> dict[str, Any]:
-        """See `Bench.device`."""
-        return self._bench.device
+        """See `Evaluator.device`."""
+        return self._evaluator.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`. The joint search learns nothing from it."""
+        """See `Evaluator.measure`. The joint search learns nothing from it."""
         choice = self._choice(configuration)
-        measured = self._bench.steps.measure(configuration, choice)
+        measured = self._evaluator.steps.measure(configuration, choice)
         return replace(measured, raw={**(measured.raw or {}), **choice.to_json()})
 
 
@@ -72,11 +72,11 @@ class Sequential:
 
     Attributes:
         study: Its study.
-        bench: Its bench.
+        evaluator: Its evaluator.
     """
 
     study: Study
-    bench: KeptSchedules
+    evaluator: KeptSchedules
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class JointRun:
 
     Args:
         study: The joint search's study.
-        bench: Its bench.
+        evaluator: Its evaluator.
         sequential: The search to compare with; None leaves it out.
         record: See `CpuConfigRun`.
         progress: See `CpuConfigRun`.
@@ -113,7 +113,7 @@ class JointRun:
     def __init__(
         self,
         study: Study,
-        bench: JointBench,
+        evaluator: JointEvaluator,
         sequential: Sequential | None,
         record: Record,
         progress: Progress,
@@ -123,11 +123,11 @@ class JointRun:
         reference_every: int,
         events: Sequence[Mapping[str, Any]],
     ) -> None:
-        self._study, self._bench = study, bench
+        self._study, self._evaluator = study, evaluator
         self._sequential, self._record, self._progress = sequential, record, progress
         self._interrupted, self._blocks = interrupted, blocks
         self._every, self._events = reference_every, events
-        self._names = [cluster.name for cluster in bench.clusters]
+        self._names = [cluster.name for cluster in evaluator.clusters]
         self._placing: PlacementRun | None = None
         self._placed: dict[str, Any] | None = None
 
@@ -138,7 +138,9 @@ class JointRun:
             DeviceError: The device is gone. Measurements are kept here too.
         """
         self._placing = self._placement_run()
-        outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
+        outcome = self._search(
+            self._study, self._evaluator, self._record, self._events, self._ended
+        )
         if outcome is None:
             return None
         mine = found_of(self._study.request, outcome)
@@ -152,7 +154,7 @@ class JointRun:
         )
         other = self._search(
             self._sequential.study,
-            self._sequential.bench,
+            self._sequential.evaluator,
             lambda kind, what, measured: self._record(_SEQUENTIAL + kind, what, measured),
             [
                 {**event, "event": event["event"].removeprefix(_SEQUENTIAL)}
@@ -166,15 +168,15 @@ class JointRun:
         theirs = found_of(self._sequential.study.request, other)
         if mine.best is None or theirs.best is None:
             return JointOutcome(outcome, None, placement)
-        comparison = self._compared(mine, theirs, other, self._sequential.bench)
+        comparison = self._compared(mine, theirs, other, self._sequential.evaluator)
         return None if comparison is None else JointOutcome(outcome, comparison, placement)
 
     def _placement_run(self) -> PlacementRun | None:
         """Measures what the search must know about the GPU; returns None if no GPU takes part in the step."""
-        if self._bench.placing is None:
+        if self._evaluator.placing is None:
             return None
         run = PlacementRun(
-            self._bench, self._bench.placing, self._record, self._progress, interrupted=self._interrupted,
+            self._evaluator, self._evaluator.placing, self._record, self._progress, interrupted=self._interrupted,
             blocks=self._blocks, objective=self._study.request.objective, seed=self._study.request.seed,
             events=self._events,
         )  # fmt: skip
@@ -182,20 +184,20 @@ class JointRun:
             run.probe()
         except StableDeviceError as error:
             self._progress.notice(f"{error.message}; all calls stay on the CPU")
-            self._bench.placing = None
+            self._evaluator.placing = None
             return None
         return run
 
     def _search(
         self,
         study: Study,
-        bench: Bench,
+        evaluator: Evaluator,
         record: Record,
         events: Sequence[Mapping[str, Any]],
         searched: Callable[[], Sequence[CpuConfiguration]],
     ) -> Outcome | None:
         return CpuConfigRun(
-            study, bench, record, self._progress, interrupted=self._interrupted, blocks=self._blocks,
+            study, evaluator, record, self._progress, interrupted=self._interrupted, blocks=self._blocks,
             reference_every=self._every, events=events, searched=searched,
         ).run()  # fmt: skip
 
@@ -214,14 +216,14 @@ class JointRun:
         for done, configuration in zip(range(left), self._rounds(), strict=False):
             if self._interrupted():
                 return []
-            measured = self._bench.measure(configuration)
+            measured = self._evaluator.measure(configuration)
             what = {"configuration": configuration.to_json(self._names)}
             self._record(ROUND, what, measured)
             self._progress.step(done + 1, configuration.text(self._names))
         best = self._best()
         if self._placing is not None and best and self._blocks:
             self._placed = self._placing.compared(best[0], request.limits)
-        self._bench.settle()
+        self._evaluator.settle()
         if self._placed is None or self._placed["best"] != "cpu":
             return []
         return [CpuConfiguration.from_json(self._placed["cpu_configuration"], self._names)]
@@ -235,7 +237,7 @@ class JointRun:
             return True
         best = mine.trials[mine.best].configuration
         known = best.to_json(self._names) == self._placed["configuration"]
-        if not known and self._bench.choose(best).gpu:
+        if not known and self._evaluator.choose(best).gpu:
             self._placed["again"] = self._placing.compared_again(best)
         return not self._interrupted()
 
@@ -282,7 +284,7 @@ class JointRun:
             self._progress.step(done, ("joint", "sequential")[side])
 
         mine, theirs = interleaved_blocks(
-            [partial(self._bench.measure, rivals[0]), partial(kept.measure, rivals[1])],
+            [partial(self._evaluator.measure, rivals[0]), partial(kept.measure, rivals[1])],
             blocks=self._blocks,
             seed=self._study.request.seed,
             on_measured=record,

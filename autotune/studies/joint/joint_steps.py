@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.devices import Cluster
 from autotune.measurement import MemoryKind, OnGpu, StepBench, StepRunner, settings_text, threads_of
-from autotune.studies.bench import DeviceBench, Measured, setting_of
+from autotune.studies.evaluators import DeviceEvaluator, Measured, setting_of
 from autotune.studies.joint.joint import Choice
 from autotune.studies.space import CpuConfiguration
 
@@ -49,18 +49,18 @@ class DeviceSteps:
     """
 
     def __init__(
-        self, bench: StepBench, figures: DeviceBench, forms: Sequence[FormOnDevice], count: int
+        self, bench: StepBench, figures: DeviceEvaluator, forms: Sequence[FormOnDevice], count: int
     ) -> None:
         self._bench, self._figures, self._forms, self._count = bench, figures, forms, count
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """See `Bench.clusters`."""
+        """See `Evaluator.clusters`."""
         return self._figures.clusters
 
     @property
     def device(self) -> dict[str, Any]:
-        """See `Bench.device`."""
+        """See `Evaluator.device`."""
         return self._figures.device
 
     def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:

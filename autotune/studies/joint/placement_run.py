@@ -11,8 +11,8 @@ import numpy as np
 
 from autotune.errors import StableDeviceError
 from autotune.measurement import median
-from autotune.studies.bench import WAYS, Measured
-from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.evaluators import WAYS, Measured
+from autotune.studies.joint.joint import Choice, JointEvaluator
 from autotune.studies.joint.placing import Crossed, Placing
 from autotune.studies.run import (
     Final,
@@ -33,7 +33,7 @@ class PlacementRun:
     """Measures placements for a search.
 
     Args:
-        bench: The search's bench, which knows about a GPU.
+        evaluator: The search's evaluator, which knows about a GPU.
         placing: Its knowledge about the GPU.
         record: See `CpuConfigRun`.
         progress: See `CpuConfigRun`.
@@ -46,7 +46,7 @@ class PlacementRun:
 
     def __init__(
         self,
-        bench: JointBench,
+        evaluator: JointEvaluator,
         placing: Placing,
         record: Record,
         progress: Progress,
@@ -57,11 +57,11 @@ class PlacementRun:
         seed: int,
         events: Sequence[Mapping[str, Any]],
     ) -> None:
-        self._bench, self._placing = bench, placing
+        self._evaluator, self._placing = evaluator, placing
         self._record, self._progress = record, progress
         self._interrupted, self._blocks, self._seed = interrupted, blocks, seed
         self._events, self._objective = events, objective
-        self._names = [cluster.name for cluster in bench.clusters]
+        self._names = [cluster.name for cluster in evaluator.clusters]
         self._alone: tuple[CpuConfiguration, Choice]
 
     def probe(self) -> None:
@@ -74,13 +74,13 @@ class PlacementRun:
             if event["event"] == PROBE:
                 self._require(Measured.of_event(event))
                 return
-        choice = replace(self._bench.untuned, gpu=self._placing.forms[0].all)
-        measured = self._bench.steps.measure(None, choice)
+        choice = replace(self._evaluator.untuned, gpu=self._placing.forms[0].all)
+        measured = self._evaluator.steps.measure(None, choice)
         self._record(PROBE, {"configuration": None, **choice.to_json()}, measured)
         self._require(measured)
         assert measured.figures is not None
         probe = {"event": PROBE, **(measured.raw or {}), **choice.to_json()}
-        self._bench.recall(None, {**probe, "figures": vars(measured.figures)})
+        self._evaluator.recall(None, {**probe, "figures": vars(measured.figures)})
 
     @staticmethod
     def _require(measured: Measured) -> None:
@@ -101,7 +101,7 @@ class PlacementRun:
         Returns:
             The content for the search's result (docs/joint.md); None if interrupted.
         """
-        chosen = self._bench.choose(configuration)
+        chosen = self._evaluator.choose(configuration)
         self._alone = self._best_alone(configuration, chosen, limits)
         form = self._placing.forms[chosen.form]
         sides = {"cpu": self._alone, "gpu": (configuration, replace(chosen, gpu=form.all))}
@@ -134,7 +134,7 @@ class PlacementRun:
         Returns:
             `configuration`, `places` and `sure` as above; None if interrupted.
         """
-        chosen = self._bench.choose(configuration)
+        chosen = self._evaluator.choose(configuration)
         every = chosen.gpu == self._placing.forms[chosen.form].all
         sides = {"cpu": self._alone, "gpu" if every else "mixed": (configuration, chosen)}
         places = self._measured(configuration, sides)
@@ -154,15 +154,15 @@ class PlacementRun:
         Returns the given configuration if there are no joules to predict from, or if none is predicted to keep the
         limits.
         """
-        ran = {configuration: chosen, **self._bench.ran}
+        ran = {configuration: chosen, **self._evaluator.ran}
         every = list(ran)
         figures = [
-            Figures(**self._bench.predicted(one, replace(ran[one], gpu=()))) for one in every
+            Figures(**self._evaluator.predicted(one, replace(ran[one], gpu=()))) for one in every
         ]
         known = self._objective == "latency" or all(one.energy_j is not None for one in figures)
         found = every[(best(self._objective, limits, figures) if known else None) or 0]
         before, self._placing.only = self._placing.only, "cpu"
-        choice = self._bench.choose(found)
+        choice = self._evaluator.choose(found)
         self._placing.only = before
         return found, choice
 
@@ -199,7 +199,7 @@ class PlacementRun:
             self._progress.step(done, names[side])
 
         found = interleaved_blocks(
-            [partial(self._bench.steps.measure, *sides[name]) for name in names],
+            [partial(self._evaluator.steps.measure, *sides[name]) for name in names],
             blocks=self._blocks,
             seed=self._seed,
             on_measured=on_measured,

@@ -29,7 +29,7 @@ from autotune.measurement import (
     switch_seconds,
     threads_of,
 )
-from autotune.studies.bench import DeviceBench, Measured, setting_of
+from autotune.studies.evaluators import DeviceEvaluator, Measured, setting_of
 from autotune.studies.plans.plan import CallCosts, Plan, best_plan, singles
 from autotune.studies.run import Found
 from autotune.studies.space import (
@@ -252,7 +252,7 @@ class PlanRun:
             raise StableDeviceError(f"{self.bench.device.serial}: {error}") from error
 
     def _tell(self, kind: str, what: dict[str, Any], run: StepRun) -> None:
-        self.on_measured(kind, what, DeviceBench(self.bench, needs_energy=False).measured(run))
+        self.on_measured(kind, what, DeviceEvaluator(self.bench, needs_energy=False).measured(run))
 
     def _compared(
         self,

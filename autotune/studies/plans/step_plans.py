@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.measurement import bootstrap_median
-from autotune.studies.joint import Choice, GpuKernel, JointBench
+from autotune.studies.joint import Choice, GpuKernel, JointEvaluator
 from autotune.studies.plans.plan_file import KIND, PLAN_SCHEMA_VERSION
 from autotune.studies.space import CpuConfiguration
 from autotune.workloads import ALIGNMENT, GPU_ALIGNMENT, Node, StepGraph, plan_memory
@@ -25,7 +25,7 @@ class PlannedSetting:
 
 
 def step_plan(
-    bench: JointBench,
+    evaluator: JointEvaluator,
     graph: StepGraph,
     of_call: Sequence[int | None],
     step: dict[str, Any],
@@ -37,7 +37,7 @@ def step_plan(
     """Returns a plan; docs/joint.md has its schema.
 
     Args:
-        bench: The bench that measured. It also predicts.
+        evaluator: The evaluator that measured. It also predicts.
         graph: The step, in the chosen form.
         of_call: The task of each call; None if no run knows its kernel.
         step: The options that describe the step in that form.
@@ -46,8 +46,8 @@ def step_plan(
         setting_of_call: Index of each call's setting.
         profile: Profile of the model that measured in the search's process; None for a device.
     """
-    names = [cluster.name for cluster in bench.clusters]
-    planned = _Calls(bench, settings)
+    names = [cluster.name for cluster in evaluator.clusters]
+    planned = _Calls(evaluator, settings)
     memory = plan_memory(graph, alignment=GPU_ALIGNMENT if planned.on_gpu else ALIGNMENT)
     calls = [
         planned.call(number, node, task, setting)
@@ -58,8 +58,8 @@ def step_plan(
     return {
         "schema_version": PLAN_SCHEMA_VERSION,
         "kind": KIND,
-        "device": bench.device,
-        "emulated": bool(bench.device.get("emulated")),
+        "device": evaluator.device,
+        "emulated": bool(evaluator.device.get("emulated")),
         "profile": profile,
         "step": step,
         "configuration": settings[0].configuration.to_json(names),
@@ -78,10 +78,10 @@ def step_plan(
 class _Calls:
     """The calls of a plan: the place and the schedule of each, and its predicted and measured figures."""
 
-    def __init__(self, bench: JointBench, settings: Sequence[PlannedSetting]) -> None:
-        self._bench, self._settings, self._placing = bench, settings, bench.placing
-        self._predicted = [bench.predict(one.configuration) for one in settings]
-        self._timed = [bench.timed(one.configuration, one.choice) for one in settings]
+    def __init__(self, evaluator: JointEvaluator, settings: Sequence[PlannedSetting]) -> None:
+        self._evaluator, self._settings, self._placing = evaluator, settings, evaluator.placing
+        self._predicted = [evaluator.predict(one.configuration) for one in settings]
+        self._timed = [evaluator.timed(one.configuration, one.choice) for one in settings]
         self._choice = settings[0].choice
         self.on_gpu: dict[int, tuple[GpuKernel, float]] = {}
         """The kernel and the predicted seconds of each call on the GPU."""
@@ -121,7 +121,7 @@ class _Calls:
             call["predicted"] = self._figures(seconds, joules)
             call["measured"] = _measured(self._placing.timed(self._choice.form, number))
         elif task is not None:
-            table = self._bench.model.table
+            table = self._evaluator.model.table
             chosen = self._settings[setting].choice.schedules[task]
             schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
             times, energies = self._predicted[setting]
@@ -138,7 +138,7 @@ class _Calls:
             computing = sum(seconds for _, seconds in self.on_gpu.values())
             moving = self._placing.away(self._choice.form, self._choice.gpu) - computing
             known.append({"time_s": moving, "energy_j": self._watts and moving * self._watts})
-        errors = self._bench.errors
+        errors = self._evaluator.errors
         predicted: dict[str, Any] = {
             name: None
             if any(one[name] is None for one in known)
@@ -163,7 +163,7 @@ class _Calls:
         return {"device": self._placing.device.name, "memory": form.memory}
 
     def _figures(self, seconds: float, joules: float | None) -> dict[str, Any]:
-        interval = self._bench.errors.interval("call_s", seconds)
+        interval = self._evaluator.errors.interval("call_s", seconds)
         return {"time_s": seconds, "energy_j": joules, "ci": {"time_s": interval}}
 
 

@@ -1,4 +1,4 @@
-from .replay import Replayed, TableBench, read, search
+from .replay import Replayed, TableEvaluator, read, search
 from .traces import MISSING, read_traces
 
 __all__ = [
@@ -7,5 +7,5 @@ __all__ = [
     "read_traces",
     "Replayed",
     "search",
-    "TableBench",
+    "TableEvaluator",
 ]

@@ -1,4 +1,4 @@
-"""Uses a recorded table of configurations as a bench, so that a search can be studied without a device."""
+"""Uses a recorded table of configurations as an evaluator, so that a search can be studied without a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autotune.devices import Cluster
 from autotune.errors import UsageError
 from autotune.reading import DOCUMENT, read_text, reading, typed
 from autotune.records import read_run
-from autotune.studies.bench import Measured
+from autotune.studies.evaluators import Measured
 from autotune.studies.run import StudyRequest, StudyTrial, study_of
 from autotune.studies.space import (
     ClusterSetting,
@@ -45,7 +45,7 @@ CAPACITY = {"little": 360, "big": 1024}
 """Core capacities in Linux for the table's phone, at the highest clocks: arch/arm64/boot/dts/qcom/sm8150.dtsi."""
 
 
-class TableBench:
+class TableEvaluator:
     """Returns recorded figures in place of measurements on a device.
 
     Args:
@@ -71,8 +71,8 @@ class TableBench:
         self._figures = dict(figures)
         self.measurements = 0
 
-    def with_joules(self) -> TableBench:
-        """Returns the bench without configurations that lack energy.
+    def with_joules(self) -> TableEvaluator:
+        """Returns the evaluator without configurations that lack energy.
 
         Raises:
             UsageError: All configurations lack energy.
@@ -83,7 +83,7 @@ class TableBench:
                 f"joules are missing of all {len(self._figures)} configurations",
                 hint="search with --objective latency",
             )
-        return TableBench(self.clusters, known, self.device, self.default, self.marks)
+        return TableEvaluator(self.clusters, known, self.device, self.default, self.marks)
 
     def space(self) -> CpuSpace:
         """Returns the recorded configurations as a space."""
@@ -94,7 +94,7 @@ class TableBench:
         return dict(self._figures)
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`."""
+        """See `Evaluator.measure`."""
         found = self.default if configuration is None else self._figures.get(configuration)
         if found is None:
             return Measured("failed", "this configuration was not recorded")
@@ -112,7 +112,7 @@ def _split(cluster: str, cores: int) -> tuple[int, int]:
     return (0, cores) if cluster == "big" else (cores, 0)
 
 
-def read_paper_table(path: Path) -> TableBench:
+def read_paper_table(path: Path) -> TableEvaluator:
     """Reads the CSV of EMDL'21's Table 3.
 
     Columns are big, small (or little) or hybrid (both) cores, a clock for each cluster, seconds, joules. The joules
@@ -159,10 +159,10 @@ def read_paper_table(path: Path) -> TableBench:
         for c, figures in found.items()
     }
     about = {"name": path.stem, "emulated": f"replayed from {path.name}"}
-    return TableBench(clusters, found, about)
+    return TableEvaluator(clusters, found, about)
 
 
-def read(path: Path) -> TableBench:
+def read(path: Path) -> TableEvaluator:
     """Reads a recorded table: the paper's CSV, or a run of cpu-config.
 
     Raises:
@@ -171,7 +171,7 @@ def read(path: Path) -> TableBench:
     return read_run_table(path) if path.is_dir() else read_paper_table(path)
 
 
-def read_run_table(path: Path) -> TableBench:
+def read_run_table(path: Path) -> TableEvaluator:
     """Reads the measurements of a run of cpu-config. Configurations that were measured again have their medians.
 
     Raises:
@@ -182,7 +182,7 @@ def read_run_table(path: Path) -> TableBench:
         return _run_table(path)
 
 
-def _run_table(path: Path) -> TableBench:
+def _run_table(path: Path) -> TableEvaluator:
     run = read_run(path)
     if "objective" not in run.about.get("request", {}):
         raise UsageError(f"{path} is not a run of cpu-config")
@@ -205,7 +205,7 @@ def _run_table(path: Path) -> TableBench:
         "name": device["serial"],
         "emulated": f"replayed from {path.name}" + (f"; {emulated}" if emulated else ""),
     }
-    return TableBench(clusters, {c: f for c, f in found.items() if c}, about, default)
+    return TableEvaluator(clusters, {c: f for c, f in found.items() if c}, about, default)
 
 
 def _tuples(value: dict[str, Any]) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Replayed:
     measurements: int
 
 
-def search(bench: TableBench, request: StudyRequest) -> Replayed:
+def search(evaluator: TableEvaluator, request: StudyRequest) -> Replayed:
     """Searches a table until the best configuration, or the whole Pareto front, is found.
 
     Later trials would add nothing.
@@ -245,7 +245,7 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
     Raises:
         UsageError: The objective needs joules that were not recorded, or nothing keeps the limits.
     """
-    recorded = list(bench.figures().items())
+    recorded = list(evaluator.figures().items())
     figures = [f for _, f in recorded]
     if needs_energy(request.objective, request.limits) and any(f.energy_j is None for f in figures):
         lacking = sum(f.energy_j is None for f in figures)
@@ -271,7 +271,7 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
         missing.discard(trial.configuration)
 
     study = study_of(request, optuna.storages.InMemoryStorage(), "replay")
-    study.run(bench, on_trial, lambda: not missing)
+    study.run(evaluator, on_trial, lambda: not missing)
     return Replayed(tuple(ended), wanted, len(ended))
 
 

@@ -1,4 +1,4 @@
-"""Uses the raw traces published with EMDL'21 as a bench. Each setting of the phone is a configuration."""
+"""Uses the raw traces published with EMDL'21 as an evaluator. Each setting of the phone is a configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from autotune.devices import Cluster
 from autotune.errors import UsageError
 from autotune.power import TracedRun, meizu_traces
-from autotune.studies.replay.replay import CAPACITY, TableBench
+from autotune.studies.replay.replay import CAPACITY, TableEvaluator
 from autotune.studies.space import ClusterSetting, CpuConfiguration, Figures
 
 CLUSTERS = (
@@ -20,7 +20,9 @@ MISSING = "no power readings"
 NAMES = tuple(cluster.name for cluster in CLUSTERS)
 
 
-def read_traces(folder: Path, network: str, batch: int, *, usb_alone: bool = False) -> TableBench:
+def read_traces(
+    folder: Path, network: str, batch: int, *, usb_alone: bool = False
+) -> TableEvaluator:
     """Reads the measurements of one network at one batch size from the settings in a folder of the archive.
 
     A step's joules are the mean power of the training window times the seconds of a step in the trainer's log. They
@@ -83,7 +85,7 @@ def read_traces(folder: Path, network: str, batch: int, *, usb_alone: bool = Fal
         + _energy(source, sum(f.energy_j is None for f in figures.values()), len(figures))
         + (f"; left out: {', '.join(error.message for error in unknown)}" if unknown else ""),
     }
-    return TableBench(CLUSTERS, figures, about, marks=marks)
+    return TableEvaluator(CLUSTERS, figures, about, marks=marks)
 
 
 def _energy(source: str, missing: int, count: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from autotune.studies.bench import Bench, Measured
+from autotune.studies.evaluators import Evaluator, Measured
 from autotune.studies.run.finals import Final, contenders, measure_again
 from autotune.studies.run.repeats import REFERENCE_EVERY, Record, Reference, Repeats
 from autotune.studies.run.study import Study, StudyTrial
@@ -52,7 +52,7 @@ class CpuConfigRun:
 
     Args:
         study: The study, of one process or several.
-        bench: Measures configurations.
+        evaluator: Measures configurations.
         record: Called with the kind of each measurement (`trial`, `final`, and those of `Repeats`), a description
             of its subject, and its outcome.
         progress: Receives progress.
@@ -67,7 +67,7 @@ class CpuConfigRun:
     def __init__(
         self,
         study: Study,
-        bench: Bench,
+        evaluator: Evaluator,
         record: Record,
         progress: Progress,
         *,
@@ -77,12 +77,12 @@ class CpuConfigRun:
         events: Sequence[Mapping[str, Any]] = (),
         searched: Callable[[], Sequence[CpuConfiguration]] = tuple,
     ) -> None:
-        self._study, self._bench, self._searched = study, bench, searched
+        self._study, self._evaluator, self._searched = study, evaluator, searched
         self._record, self._progress = record, progress
         self._interrupted, self._blocks = interrupted, blocks
-        self._names = [cluster.name for cluster in bench.clusters]
+        self._names = [cluster.name for cluster in evaluator.clusters]
         self._repeats = Repeats(
-            bench,
+            evaluator,
             study.request,
             record,
             progress.notice,
@@ -107,7 +107,7 @@ class CpuConfigRun:
         request = self._study.request
         self._progress.phase("configurations", request.trials)
         self._study.recall(self._events)
-        self._study.run(self._bench, self._trial_ended, self._interrupted, self._recorded)
+        self._study.run(self._evaluator, self._trial_ended, self._interrupted, self._recorded)
         if self._interrupted():
             return None
         beside = self._searched()
@@ -132,7 +132,7 @@ class CpuConfigRun:
                 self._progress.step(done, self._text(configuration))
 
             finals = measure_again(
-                self._bench,
+                self._evaluator,
                 again,
                 blocks=self._blocks,
                 seed=request.seed,

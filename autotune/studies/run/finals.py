@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from autotune.measurement import Interval, bootstrap_median, median, paired_speedup
-from autotune.studies.bench import Bench, Measured
+from autotune.studies.evaluators import Evaluator, Measured
 from autotune.studies.run.interleaving import figures_of, interleaved_blocks
 from autotune.studies.run.study import StudyTrial
 from autotune.studies.space import (
@@ -116,7 +116,7 @@ def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
 
 
 def measure_again(
-    bench: Bench,
+    evaluator: Evaluator,
     configurations: Sequence[CpuConfiguration],
     *,
     blocks: int,
@@ -128,7 +128,7 @@ def measure_again(
     """Measures configurations and the default in blocks, in random order within each.
 
     Args:
-        bench: Measures configurations.
+        evaluator: Measures configurations.
         configurations: Configurations to measure beside the default.
         blocks: How often each is measured.
         seed: Seed of the orders and the bootstrap.
@@ -138,7 +138,7 @@ def measure_again(
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
     found = interleaved_blocks(
-        [partial(bench.measure, one) for one in everyone],
+        [partial(evaluator.measure, one) for one in everyone],
         blocks=blocks,
         seed=seed,
         on_measured=lambda side, measured, _: on_measured(everyone[side], measured),

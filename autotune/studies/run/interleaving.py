@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from autotune.studies.bench import Measured
+from autotune.studies.evaluators import Measured
 from autotune.studies.space import Figures
 
 

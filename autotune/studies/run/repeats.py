@@ -15,7 +15,7 @@ from typing import Any, Literal
 from scipy.special import stdtrit
 
 from autotune.measurement import TIE, Interval, Winner, median
-from autotune.studies.bench import Bench, Measured
+from autotune.studies.evaluators import Evaluator, Measured
 from autotune.studies.run.study import StudyRequest, StudyTrial
 from autotune.studies.space import CpuConfiguration, Figures, values
 
@@ -107,7 +107,7 @@ class Repeats:
     """Repeats of one process, on its own device.
 
     Args:
-        bench: Measures configurations.
+        evaluator: Measures configurations.
         request: The study's request.
         record: Called with each run (`reference`, `challenge`) and each result derived from it (`drift`,
             `verdict`).
@@ -119,7 +119,7 @@ class Repeats:
 
     def __init__(
         self,
-        bench: Bench,
+        evaluator: Evaluator,
         request: StudyRequest,
         record: Record,
         notice: Callable[[str], None],
@@ -128,9 +128,9 @@ class Repeats:
         challenges: bool = True,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._bench, self._request, self._record = bench, request, record
+        self._evaluator, self._request, self._record = evaluator, request, record
         self._notice, self._interrupted, self._every = notice, interrupted, every
-        self._names = [cluster.name for cluster in bench.clusters]
+        self._names = [cluster.name for cluster in evaluator.clusters]
         self._runs_left = 0
         if challenges and request.objective != "pareto":
             self._runs_left = int(CHALLENGE_SHARE * request.trials)
@@ -220,7 +220,7 @@ class Repeats:
         first = len(self._first) == 1
         runs: list[Figures] = []
         while len(runs) < 2 and not self._interrupted():
-            measured = self._bench.measure(configuration)
+            measured = self._evaluator.measure(configuration)
             what = {"configuration": configuration.to_json(self._names), "first": first}
             if measured.figures is None or first:
                 self._record("reference", what, measured)
@@ -325,7 +325,7 @@ class Repeats:
         """Measures both once, in random order, and returns whether both gave figures."""
         found: dict[int, Figures] = {}
         for turn in self._order.sample((0, 1), 2):
-            measured = self._bench.measure(pair[turn])
+            measured = self._evaluator.measure(pair[turn])
             self._runs_left -= 1
             what = {"configuration": pair[turn].to_json(self._names), "block": block}
             self._record("challenge", what, measured)

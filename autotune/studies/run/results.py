@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.power import one_ceiling
-from autotune.studies.bench import Bench
+from autotune.studies.evaluators import Evaluator
 from autotune.studies.models import constants
 from autotune.studies.run.cpu_config import Outcome
 from autotune.studies.run.finals import Final, figures_ratio, named_points
@@ -81,18 +81,18 @@ def nearest_text(found: Found, limits: Limits, names: Sequence[str]) -> str:
 
 
 def result(
-    study: Study, bench: Bench, outcome: Outcome, *, searched: int | None = None
+    study: Study, evaluator: Evaluator, outcome: Outcome, *, searched: int | None = None
 ) -> dict[str, Any]:
     """Returns the results of a search as plain data; see docs/cpu-config.md for the schema.
 
     Args:
         study: The study.
-        bench: The bench that measured.
+        evaluator: The evaluator that measured.
         outcome: The outcome.
         searched: Number of the search's own trials, if the rest of the space was measured after it; None for all.
     """
     request = study.request
-    names = [cluster.name for cluster in bench.clusters]
+    names = [cluster.name for cluster in evaluator.clusters]
     settled = found_of(request, outcome)
     measured, figures, winner = settled.trials, settled.figures, settled.best
 
@@ -106,8 +106,8 @@ def result(
     on_front = _front(request.limits, figures)
     found: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "device": bench.device,
-        "emulated": bool(bench.device.get("emulated")),
+        "device": evaluator.device,
+        "emulated": bool(evaluator.device.get("emulated")),
         "objective": request.objective,
         "limits": request.limits.to_json(),
         "space": request.space.size,

@@ -36,7 +36,7 @@ class _StoredFigures:
 
 @dataclass(frozen=True)
 class _Memo:
-    """What a joint search keeps of a trial; see `JointBench.recall`."""
+    """What a joint search keeps of a trial; see `JointEvaluator.recall`."""
 
     chosen: list[Count] | None = None
     form: Count = 0

@@ -14,7 +14,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autotune.studies.bench import Bench, Measured
+from autotune.studies.evaluators import Evaluator, Measured
 from autotune.studies.run.identity import claim
 from autotune.studies.run.storage import open_study
 from autotune.studies.run.stored_trials import check_study
@@ -158,7 +158,7 @@ class Study:
 
     def run(
         self,
-        bench: Bench,
+        evaluator: Evaluator,
         on_trial: Callable[[StudyTrial, Measured], None] = lambda *_: None,
         interrupted: Callable[[], bool] = lambda: False,
         record: Callable[[StudyTrial, Measured], None] = lambda *_: None,
@@ -168,7 +168,7 @@ class Study:
         Configurations of crashed trials are measured first. An interrupted trial is given back.
 
         Args:
-            bench: Measures configurations.
+            evaluator: Measures configurations.
             on_trial: Called with each finished trial of this process.
             interrupted: Called between trials; returns whether to stop.
             record: Called with each trial as soon as it is measured, before it goes to the storage, which may be
@@ -179,7 +179,7 @@ class Study:
         """
         while not interrupted():
             self._claims.take_over_crashed()
-            self._measure(bench, on_trial, interrupted, record)
+            self._measure(evaluator, on_trial, interrupted, record)
             # Another process may still work on its last trial, or crash during it.
             if interrupted() or not self._claims.others_at_work():
                 return
@@ -187,7 +187,7 @@ class Study:
 
     def _measure(
         self,
-        bench: Bench,
+        evaluator: Evaluator,
         on_trial: Callable[[StudyTrial, Measured], None],
         interrupted: Callable[[], bool],
         record: Callable[[StudyTrial, Measured], None],
@@ -205,7 +205,7 @@ class Study:
             idle = 0
             try:
                 with self._claims.heard_of(trial):
-                    measured = bench.measure(configuration)
+                    measured = evaluator.measure(configuration)
             except BaseException:
                 with suppress(OptunaError):  # Otherwise it is given back when the run is resumed.
                     self._claims.give_back(trial.number)

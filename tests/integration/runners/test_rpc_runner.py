@@ -21,7 +21,7 @@ from fleets import await_state, local_fleet, servers
 from autotune.compiler.runners.build_worker import linker
 from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runners.rpc_runner import RpcRunner
-from autotune.compiler.runners.rpc_worker import SessionBench
+from autotune.compiler.runners.rpc_worker import SessionTimer
 from autotune.compiler.runners.runner import (
     CompareRequest,
     DeviceFingerprint,
@@ -120,7 +120,7 @@ def test_a_slow_link_is_no_part_of_a_time(
 
     monkeypatch.setattr(tvm.runtime.Device, "sync", slowly)
     message = measurement_message(replace(request(right(tmp_path), data), give_up_s=3e-3))
-    answer = SessionBench(tvm.rpc.LocalSession(), "cpu").carry_out(message)
+    answer = SessionTimer(tvm.rpc.LocalSession(), "cpu").carry_out(message)
     assert len(answer["samples"]) == 3
     assert max(answer["samples"]) < 1e-3
 

@@ -26,7 +26,7 @@ def test_they_share_no_code_with_the_emulator_or_the_search_s_models() -> None:
     ours = {name for name in imported if name.startswith("autotune")}
     assert ours == {
         "autotune.devices.topology",
-        "autotune.studies.bench.bench",
+        "autotune.studies.evaluators.evaluator",
         "autotune.studies.space.configuration",
         "autotune.studies.space.objective",
     }

@@ -17,8 +17,8 @@ from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.model.profile import load
 from autotune.emulator.model.step_model import schedule_estimate
 from autotune.errors import RecordError
-from autotune.studies.bench.bench import Measured
-from autotune.studies.joint.joint import Choice, JointBench, exchange
+from autotune.studies.evaluators.evaluator import Measured
+from autotune.studies.joint.joint import Choice, JointEvaluator, exchange
 from autotune.studies.models.kernel_model import KernelModel, ScheduleTable, Seen
 from autotune.studies.models.roofline import Nests, Roofline
 from autotune.studies.models.schedule_pools import TaskPool, pools
@@ -208,7 +208,7 @@ def test_a_bench_chooses_for_the_objective_and_keeps_its_choice_once_settled(
     objective: Objective,
 ) -> None:
     steps = Steps()
-    bench = JointBench(steps, tasks(), objective, seed=1)
+    bench = JointEvaluator(steps, tasks(), objective, seed=1)
     rng = np.random.default_rng(5)
     for number in SPACE.numbers(rng, 10):
         bench.measure(SPACE.at(int(number)))
@@ -229,7 +229,7 @@ def test_a_bench_chooses_for_the_objective_and_keeps_its_choice_once_settled(
 
 def test_the_system_s_own_choice_has_untuned_kernels() -> None:
     steps = Steps()
-    bench = JointBench(steps, tasks(), "latency", seed=1)
+    bench = JointEvaluator(steps, tasks(), "latency", seed=1)
     bench.measure(None)
     assert steps.measured == [(None, bench.untuned)]
     digests = [t.schedules[i].digest for t, i in zip(tasks(), bench.untuned.schedules, strict=True)]
@@ -237,7 +237,7 @@ def test_the_system_s_own_choice_has_untuned_kernels() -> None:
 
 
 def test_what_was_measured_before_is_known_again() -> None:
-    first, second = (JointBench(Steps(), tasks(), "energy", seed=2) for _ in range(2))
+    first, second = (JointEvaluator(Steps(), tasks(), "energy", seed=2) for _ in range(2))
     for number in SPACE.numbers(np.random.default_rng(9), 6):
         configuration = SPACE.at(int(number))
         found = first.measure(configuration)
@@ -312,7 +312,7 @@ def test_the_form_with_the_least_work_is_chosen_and_a_measurement_overrules_the_
     # The runs say that form 1, four small calls of t1 for one of t0, is faster; steps say that it is not.
     found = small([8.0], [1.0])
     counts = [[1, 0], [0, 4]]
-    bench = JointBench(
+    bench = JointEvaluator(
         Table([[8e-3], [4e-3]], counts), found, "latency", 1, np.asarray(counts, float)
     )
     top = [ClusterSetting(len(c.cpus), c.max_khz) for c in CLUSTERS]
@@ -330,7 +330,7 @@ def test_a_schedule_that_was_timed_under_a_configuration_is_known_by_that() -> N
     # Equal traits: no model can tell these apart, and the runs timed them wrongly.
     found = small([1.0, 1.0, 1.0, 1.0])
     steps = Table([[4e-3, 3e-3, 1e-3, 2e-3]], [[1]])
-    bench = JointBench(steps, found, "latency", 1)
+    bench = JointEvaluator(steps, found, "latency", 1)
     for _ in range(8):
         bench.measure(BIG4)
     bench.settle()
@@ -343,7 +343,7 @@ def test_a_plan_has_of_each_call_what_steps_took_with_an_interval_where_several_
     graph = build_model("lenet", batch=2)
     calls = len(graph.nodes)
     found = small([1.0], [1.0])
-    bench = JointBench(Table([[4e-3], [2e-3]], [[1, 1]]), found, "latency", 1)
+    bench = JointEvaluator(Table([[4e-3], [2e-3]], [[1, 1]]), found, "latency", 1)
     bench.measure(LITTLE1)
     steps: list[float] = [4e-3, 5e-3, 4.2e-3]
     for took in steps:
@@ -371,7 +371,7 @@ def test_a_plan_has_of_each_call_what_steps_took_with_an_interval_where_several_
 
 
 def test_what_was_foretold_is_held_against_what_came_out() -> None:
-    bench = JointBench(Steps(), tasks(), "energy", seed=2)
+    bench = JointEvaluator(Steps(), tasks(), "energy", seed=2)
     assert bench.errors.interval("time_s", 1.0) is None
     measured = [
         bench.measure(SPACE.at(int(number)))
@@ -393,7 +393,7 @@ def test_what_was_foretold_is_held_against_what_came_out() -> None:
 def test_processes_that_share_a_study_learn_from_each_other() -> None:
     request = StudyRequest(SPACE, "energy", NO_LIMITS, 8, seed=1)
     storage = optuna.storages.InMemoryStorage()
-    first, second = (JointBench(Steps(), tasks(), "energy", seed=2) for _ in range(2))
+    first, second = (JointEvaluator(Steps(), tasks(), "energy", seed=2) for _ in range(2))
     study = study_of(request, storage, "shared")
     study.run(first, lambda trial, measured: None)
     second.others = study_of(request, storage, "shared").trials

@@ -12,8 +12,8 @@ from test_step_bench import bench
 from autotune.jobs.search.joint_plans import setting_of_calls
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_runner import PROGRAM, StepRunner, settings_text
-from autotune.studies.bench.device_bench import DeviceBench
-from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.evaluators.device_evaluator import DeviceEvaluator
+from autotune.studies.joint.joint import Choice, JointEvaluator
 from autotune.studies.joint.joint_steps import DeviceSteps, FormOnDevice
 
 FOLDER = "/tmp/joint"
@@ -38,7 +38,7 @@ def test_a_step_takes_what_its_schedules_take(tmp_path: Path) -> None:
         device.files.store(f"{FOLDER}/step.work", work().encode(), 0o644)
         device.files.store(program, b"", 0o755)
         station.calibrate(Setting((4, 5, 6, 7), (None, 2419200), 4))
-        figures = DeviceBench(station, needs_energy=True)
+        figures = DeviceEvaluator(station, needs_energy=True)
         forms = [FormOnDevice(runner, (*range(len(tasks())), None))]
         steps = DeviceSteps(station, figures, forms, len(tasks()))
         rows = exact(BIG4)
@@ -52,7 +52,7 @@ def test_a_step_takes_what_its_schedules_take(tmp_path: Path) -> None:
             assert measured.figures.time_s == pytest.approx(sum(expected), rel=0.1)
             assert measured.figures.energy_j is not None
         # The default: no core and no clock is set, and schedules are still the chosen ones.
-        joint = JointBench(steps, tasks(), "energy", seed=1)
+        joint = JointEvaluator(steps, tasks(), "energy", seed=1)
         own = joint.measure(None)
         assert own.raw is not None
         assert tuple(own.raw["chosen"]) == joint.untuned.schedules

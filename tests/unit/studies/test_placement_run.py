@@ -11,8 +11,8 @@ import pytest
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.measurement.step_runner import OpenClDevice
-from autotune.studies.bench.bench import Measured
-from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.evaluators.evaluator import Measured
+from autotune.studies.joint.joint import Choice, JointEvaluator
 from autotune.studies.joint.joint_run import JointOutcome, JointRun
 from autotune.studies.joint.placement import Crossing
 from autotune.studies.joint.placement_run import PlacementRun
@@ -102,7 +102,7 @@ class Silent:
         self.notices.append(text)
 
 
-def joint_bench(device: Device, promised: Sequence[float], objective: Objective) -> JointBench:
+def joint_bench(device: Device, promised: Sequence[float], objective: Objective) -> JointEvaluator:
     """A bench on a device whose GPU can make every call, as fast as its runs have promised."""
     traits = ScheduleTraits((NestTraits(1e6, 64, 1.0, (1e5,) * len(CACHE_SIZES)),)).to_json()
     pool = [{"digest": "default", "formulation": "direct", "ms": CPU_MS, "traits": traits}]
@@ -120,7 +120,7 @@ def joint_bench(device: Device, promised: Sequence[float], objective: Objective)
     )
     form = GpuForm(CALLS, kernels, crossings, (), "copy")
     placing = Placing([form], [list(range(CALLS))], OpenClDevice("a GPU, 1", gpu=True))
-    return JointBench(device, tasks, objective, 1, None, placing)
+    return JointEvaluator(device, tasks, objective, 1, None, placing)
 
 
 def searched(
@@ -133,7 +133,7 @@ def searched(
     events: Sequence[dict[str, Any]] = (),
     kind: type[Device] = Device,
     blocks: int = 2,
-) -> tuple[JointOutcome, Device, JointBench, Silent, list[dict[str, Any]]]:
+) -> tuple[JointOutcome, Device, JointEvaluator, Silent, list[dict[str, Any]]]:
     device = kind(real, crossing, broken=broken)
     bench = joint_bench(device, promised or real, objective)
     for event in events:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotune.devices.topology import Cluster
-from autotune.studies.bench.bench import Measured
+from autotune.studies.evaluators.evaluator import Measured
 from autotune.studies.run.repeats import CHALLENGE_SHARE, Repeats
 from autotune.studies.run.study import StudyRequest, StudyTrial
 from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration

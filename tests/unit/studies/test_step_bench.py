@@ -37,7 +37,7 @@ from autotune.measurement.step_runner import PROGRAM, STEP_LINE, StepRunner
 from autotune.measurement.verdicts import judge, versus
 from autotune.power.channels import PATTERNS, find
 from autotune.reading import parse_json
-from autotune.studies.bench.device_bench import DeviceBench
+from autotune.studies.evaluators.device_evaluator import DeviceEvaluator
 from autotune.studies.space.objective import Limits
 
 TRAIN = Workload(("emulated_train", "--threads", "{threads}"), re.compile(r"^step \d+"))
@@ -428,8 +428,8 @@ def test_a_pattern_that_matches_no_line_ends_the_search_at_once(
 def test_a_run_that_does_not_tell_what_is_limited_is_none(tmp_path: Path) -> None:
     with bench(tmp_path, "raspberry-pi-3b-plus") as (_, station):
         run = station.run(Setting(None, (None,), 4))
-        kept = DeviceBench(station, needs_energy=False, limits=Limits(celsius=90.0))
-        unknown = DeviceBench(station, needs_energy=False, limits=Limits(energy_j=1.0))
+        kept = DeviceEvaluator(station, needs_energy=False, limits=Limits(celsius=90.0))
+        unknown = DeviceEvaluator(station, needs_energy=False, limits=Limits(energy_j=1.0))
         assert kept.measured(run).status == "ok"
         assert (
             kept.measured(replace(run, celsius=None)).message == "limited, and not known: celsius"

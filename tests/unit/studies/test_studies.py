@@ -27,10 +27,10 @@ from autotune.emulator.device.device import EmulatedDevice
 from autotune.emulator.model.profile import load
 from autotune.emulator.model.step_model import ALEXNET_B16, estimate
 from autotune.errors import RecordError, TransientDeviceError, UsageError
-from autotune.studies.bench.bench import Measured
+from autotune.studies.evaluators.evaluator import Measured
 from autotune.studies.models.physics import PowerModel, TimeModel
 from autotune.studies.models.surrogate import Surrogate
-from autotune.studies.replay.replay import TableBench, read_paper_table, search
+from autotune.studies.replay.replay import TableEvaluator, read_paper_table, search
 from autotune.studies.run.cpu_config import CpuConfigRun
 from autotune.studies.run.finals import measure_again, named_points
 from autotune.studies.run.results import found_of, nearest_text, result
@@ -176,7 +176,7 @@ def test_clusters_may_be_held_to_train_together_whole_only(model: bool) -> None:
     request = StudyRequest(space, "latency", NO_LIMITS, space.size, model=model)
     ended: list[StudyTrial] = []
     study = study_of(request, optuna.storages.InMemoryStorage(), "whole")
-    study.run(TableBench((LITTLE, BIG), figures, {}), lambda trial, _: ended.append(trial))
+    study.run(TableEvaluator((LITTLE, BIG), figures, {}), lambda trial, _: ended.append(trial))
     assert Counter(t.configuration for t in ended) == Counter(list(figures))
 
 
@@ -543,7 +543,7 @@ def test_every_sampler_measures_each_recorded_configuration_once(
 
 def test_nsga2_is_no_random_search_at_as_many_trials_as_by_default() -> None:
     space, truth = emulated()
-    table = TableBench(space.clusters, {space.at(n): f for n, f in truth.items()}, {})
+    table = TableEvaluator(space.clusters, {space.at(n): f for n, f in truth.items()}, {})
     least = min(f.time_s for f in truth.values())
 
     def median_gap(sampler: SamplerName) -> float:
@@ -562,7 +562,7 @@ def test_nsga2_is_no_random_search_at_as_many_trials_as_by_default() -> None:
 def test_tpe_is_no_random_search_once_it_has_trials(objective: Objective) -> None:
     """Optuna begins at random; then TPE chooses like the best trials, however many of them are random too."""
     space, truth = emulated()
-    table = TableBench(space.clusters, {space.at(n): f for n, f in truth.items()}, {})
+    table = TableEvaluator(space.clusters, {space.at(n): f for n, f in truth.items()}, {})
 
     def chosen(sampler: SamplerName) -> list[CpuConfiguration]:
         asked = request(space, 40, sampler, model=False, objective=objective, seed=3)
@@ -593,7 +593,7 @@ def test_a_study_s_parameters_are_what_was_measured_in_units(
 ) -> None:
     cores: dict[str, object] = {"little": {"cores": [0, 1, 4]}}
     space = small_space(clusters=cores, threads_per_core=[0.5, 1.0], together=together)
-    bench = TableBench(
+    bench = TableEvaluator(
         space.clusters, {c: Figures(1.0 / c.cores, float(c.cores)) for c in every(space)}, {}
     )
     storage = optuna.storages.InMemoryStorage()
@@ -619,7 +619,7 @@ def test_what_others_queue_stands_for_the_nearest_that_the_space_has() -> None:
     optuna.load_study(study_name="x", storage=storage).enqueue_trial(
         {"little cores": 2, "little MHz": 1100.0, "big cores": 0}
     )
-    made.run(TableBench(space.clusters, {c: Figures(1.0, 1.0) for c in every(space)}, {}))
+    made.run(TableEvaluator(space.clusters, {c: Figures(1.0, 1.0) for c in every(space)}, {}))
     (trial,) = made.trials()
     assert trial.configuration.clusters == (ClusterSetting(2, 1_000_000), ClusterSetting(0))
 
@@ -706,7 +706,7 @@ def test_the_recorded_table_s_best_are_found_early(objective: Objective) -> None
         assert int(np.argmin(order)) < 8
 
 
-def another_phone(table: TableBench, seed: int) -> TableBench:
+def another_phone(table: TableEvaluator, seed: int) -> TableEvaluator:
     """The table of a phone whose clusters, clocks and threads pay otherwise, its rows in another order."""
     random = np.random.default_rng(seed)
     speed, watts = np.exp(random.uniform(-1.6, 1.6, 2)), np.exp(random.uniform(-1, 1, 2))
@@ -724,7 +724,7 @@ def another_phone(table: TableBench, seed: int) -> TableBench:
             time *= factor ** (1 / len(used))
             power *= watts[i] ** (1 / len(used))
         figures[configuration] = Figures(time, time * power)
-    return TableBench(table.clusters, figures, {"name": "another"})
+    return TableEvaluator(table.clusters, figures, {"name": "another"})
 
 
 @pytest.mark.parametrize("objective", ["latency", "pareto"])
@@ -1007,7 +1007,7 @@ def test_a_meter_that_is_cut_off_marks_the_study_and_marks_of_runs_their_points(
         np.median([f.energy_j / f.time_s for f in table.figures().values() if f.energy_j])
     )
 
-    class CutOff(TableBench):
+    class CutOff(TableEvaluator):
         def measure(self, configuration: CpuConfiguration | None) -> Measured:
             found = super().measure(configuration or next(iter(table.figures())))
             if found.figures is None or found.figures.energy_j is None:

@@ -18,7 +18,7 @@ import pytest
 from small_studies import TABLE, every, request, small_space
 
 from autotune.errors import AutotuneError, RecordError, ToolchainError, UsageError
-from autotune.studies.replay.replay import TableBench, read_paper_table
+from autotune.studies.replay.replay import TableEvaluator, read_paper_table
 from autotune.studies.run.storage import (
     explained_faults,
     hidden,
@@ -432,7 +432,7 @@ def test_a_damaged_database_is_one_line(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "study.db"
     space = small_space()
     asked = request(space, 2)
-    bench = TableBench(space.clusters, {c: Figures(1.0, 1.0) for c in every(space)}, {})
+    bench = TableEvaluator(space.clusters, {c: Figures(1.0, 1.0) for c in every(space)}, {})
     study_of(asked, open_storage(f"sqlite:///{path}"), "s").run(bench)
     with closing(sqlite3.connect(path)) as database:
         database.execute(statement)

@@ -8,11 +8,11 @@ from typing import Any
 
 from autotune.devices import Cluster
 from autotune.measurement import Calls, Setting, StepBench, StepRun
-from autotune.studies.bench.bench import WAYS, Measured
+from autotune.studies.evaluators.evaluator import WAYS, Measured
 from autotune.studies.space import NO_LIMITS, CpuConfiguration, Figures, Limits
 
 
-class DeviceBench:
+class DeviceEvaluator:
     """Measures configurations on a device.
 
     Args:
@@ -28,12 +28,12 @@ class DeviceBench:
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """See `Bench.clusters`."""
+        """See `Evaluator.clusters`."""
         return self._bench.info.clusters
 
     @property
     def device(self) -> dict[str, Any]:
-        """See `Bench.device`."""
+        """See `Evaluator.device`."""
         info = self._bench.info
         return {
             "serial": info.serial,
@@ -45,7 +45,7 @@ class DeviceBench:
         }
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`."""
+        """See `Evaluator.measure`."""
         return self.measured(self._bench.run(setting_of(self.clusters, configuration)))
 
     def measured(self, run: StepRun) -> Measured:

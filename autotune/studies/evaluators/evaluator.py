@@ -62,7 +62,7 @@ class Measured:
         return dict((self.raw or {}).get("khz", {}))
 
 
-class Bench(Protocol):
+class Evaluator(Protocol):
     """Measures configurations of one device."""
 
     @property

@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import optuna
-from common.bars import Report, run
+from common.bars import Report, resampled, run
 from common.foreign_phones import PHONES, ForeignBench
 
 from autotune.devices.topology import Cluster
@@ -179,13 +179,22 @@ def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
     return gaps
 
 
+def _most_of_nine_in_ten(counts: Any, axis: int) -> Any:
+    return np.quantile(counts, 0.9, axis=axis)
+
+
+def _ratio_of_medians(theirs: Any, ours: Any, axis: int) -> Any:
+    return np.median(theirs, axis=axis) / np.maximum(np.median(ours, axis=axis), 1e-9)
+
+
 def on_the_table(report: Report, pool: ProcessPoolExecutor) -> None:
     """Searches the 21 recorded configurations."""
     seeds = range(1, 3 if report.quick else 1 + report.options.table_seeds)
     for objective, most, most_90 in (("latency", 8, 12), ("energy", 8, 12), ("pareto", 16, None)):
         for method, _, _ in METHODS:
             counts = list(pool.map(replayed, [(method, objective, s) for s in seeds], chunksize=4))
-            median, high = float(np.median(counts)), float(np.quantile(counts, 0.9))
+            median, ends = resampled(np.median, counts)
+            high, high_ends = resampled(_most_of_nine_in_ten, counts)
             report.row(
                 table=TABLE.name, objective=objective, method=method, median=median, p90=high,
                 seeds=len(counts),
@@ -194,9 +203,19 @@ def on_the_table(report: Report, pool: ProcessPoolExecutor) -> None:
             if method != "ours":
                 continue
             what = "the whole front" if objective == "pareto" else "the best"
-            report.bar(f"table, {objective}: {what} found, median", median, "at most", most, "runs")
+            report.bar(
+                f"table, {objective}: {what} found, median", median, "at most", most, "runs",
+                interval=ends,
+            )  # fmt: skip
             if most_90 is not None:
-                report.bar(f"table, {objective}: 90 % of seeds", high, "at most", most_90, "runs")
+                report.bar(
+                    f"table, {objective}: 90 % of seeds",
+                    high,
+                    "at most",
+                    most_90,
+                    "runs",
+                    interval=high_ends,
+                )
 
 
 def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
@@ -205,7 +224,7 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
         few, many = (12, 14) if report.quick else (40, 40 if profile in PHONES else 80)
         most = report.options.foreign_seeds if profile in PHONES else report.options.seeds
         seeds = range(1, 2 if report.quick else 1 + most)
-        at: dict[tuple[str, str, int], float] = {}
+        at: dict[tuple[str, str, int], list[float]] = {}
         plan: list[tuple[str, Objective, int]] = [
             ("ours", "latency", few), ("ours", "energy", few), ("ours", "pareto", many),
             ("TPE", "latency", few), ("TPE", "energy", few), ("TPE", "pareto", many),
@@ -215,8 +234,8 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
             jobs = [(profile, method, objective, trials, seed) for seed in seeds]
             gaps = np.asarray(list(pool.map(emulated, jobs)))
             for count in sorted({few, many}) if objective == "pareto" else (few,):
+                at[method, objective, count] = gaps[:, count - 1].tolist()
                 median = float(np.median(gaps[:, count - 1]))
-                at[method, objective, count] = median
                 report.row(
                     emulated=profile, objective=objective, method=method, measurements=count,
                     gap_median=median, gap_quartiles=np.quantile(gaps[:, count - 1], [0.25, 0.75]).tolist(),
@@ -226,12 +245,28 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
             continue
         name = f"emulated {profile}"
         for objective in ("latency", "energy"):
-            gap = 100 * at["ours", objective, few]
-            report.bar(f"{name}: {objective} after {few}", gap, "at most", 3, "% from the best")
-        gap = 100 * at["ours", "pareto", many]
-        report.bar(f"{name}: hypervolume after {many}", gap, "at most", 3, "% less")
-        ratio = at["TPE", "pareto", few] / max(at["ours", "pareto", few], 1e-9)
-        report.bar(f"{name}: TPE's hypervolume gap to ours after {few}", ratio, "at least", 2, "x")
+            gap, ends = resampled(np.median, [100 * one for one in at["ours", objective, few]])
+            report.bar(
+                f"{name}: {objective} after {few}",
+                gap,
+                "at most",
+                3,
+                "% from the best",
+                interval=ends,
+            )
+        gap, ends = resampled(np.median, [100 * one for one in at["ours", "pareto", many]])
+        report.bar(f"{name}: hypervolume after {many}", gap, "at most", 3, "% less", interval=ends)
+        ratio, ends = resampled(
+            _ratio_of_medians, at["TPE", "pareto", few], at["ours", "pareto", few]
+        )
+        report.bar(
+            f"{name}: TPE's hypervolume gap to ours after {few}",
+            ratio,
+            "at least",
+            2,
+            "x",
+            interval=ends,
+        )
 
 
 def measure(report: Report) -> None:

@@ -29,6 +29,7 @@ from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runners.rpc_runner import RpcRunner
 from autotune.compiler.runners.runner import DeviceFingerprint, MeasureRequest
 from autotune.devices.ports import free_port
+from autotune.measurement import paired_speedup
 from autotune.tracker import TrackerLink
 from autotune.tracker.supervisor import tracker_process
 from autotune.workloads import Kernel
@@ -117,12 +118,19 @@ def check(outcomes: Sequence[Any]) -> None:
 
 def scale(report: Report, folder: Path, data: Path) -> None:
     library = sleeping(folder, 1000 // RUNS)
-    one = trials_per_minute(folder, library, data, 1, 2 if report.quick else 15)
-    count = 2 if report.quick else 16
-    many = trials_per_minute(folder, library, data, count, 4 if report.quick else 16 * 15)
-    report.row(devices=1, trials_per_minute=one, emulated=EMULATED)
-    report.row(devices=count, trials_per_minute=many, emulated=EMULATED)
-    report.bar(f"trials a minute of {count} devices over one's", many / one, "at least", 12, "x")
+    count, trials, blocks = (2, 2, 1) if report.quick else (16, 5, 5)
+    rates: dict[int, list[float]] = {1: [], count: []}
+    for block in range(blocks):
+        for number, found in rates.items():
+            place = folder / f"block{block}"
+            found.append(trials_per_minute(place, library, data, number, number * trials))
+    for number, found in rates.items():
+        report.row(devices=number, trials_per_minute=found, emulated=EMULATED)
+    gain = paired_speedup(rates[count], rates[1], seed=1)
+    report.bar(
+        f"trials a minute of {count} devices over one's", gain.estimate, "at least", 12, "x",
+        interval=(gain.low, gain.high),
+    )  # fmt: skip
 
 
 def overhead(report: Report, folder: Path, data: Path) -> None:

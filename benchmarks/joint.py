@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import optuna
-from common.bars import QUICK_TRIALS, Report, run
+from common.bars import QUICK_TRIALS, Report, resampled, run
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.model.profile import load
@@ -190,17 +190,18 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
             report.row(
                 emulated=profile, seed=seed, dominated=beaten, gain=more, joint=a, sequential=b
             )
-        beaten = float(np.median([share for share, _ in figures]))
-        more = float(np.median([more for _, more in figures if more is not None]))
+        beaten, of_beaten = resampled(np.median, [100 * share for share, _ in figures])
+        more, of_more = resampled(np.median, [100 * one for _, one in figures if one is not None])
         name = f"emulated {profile}, {trials} steps measured"
         report.bar(
             f"{name}: of the sequential front, the joint one dominates",
-            100 * beaten,
+            beaten,
             "at least",
             95,
             "%",
+            interval=of_beaten,
         )
-        report.bar(f"{name}: gain of hypervolume", 100 * more, "at least", 10, "%")
+        report.bar(f"{name}: gain of hypervolume", more, "at least", 10, "%", interval=of_more)
 
 
 def command(*words: str | Path) -> str:

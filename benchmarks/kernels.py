@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from common.bars import QUICK_TRIALS, Report, run
+from common.bars import QUICK_TRIALS, Report, mean_ratio, run
 
+from autotune.measurement import Interval
 from autotune.records import Result
 
 COMPUTE = ("conv2d", "matmul")
@@ -48,8 +49,20 @@ def measure(report: Report) -> None:
         untimed = [task.name for task in result.tasks if task.max_rel_error is None]
         report.bar(f"{name}: kernels without a right result", len(untimed), "at most", 0, "kernels")
         report.bar(f"{name}: largest relative error", worst, "at most", 1e-4, "")
-        speedup = result.geometric_mean_speedup(COMPUTE) or 0.0
-        report.bar(f"{name}: geometric mean speed-up, conv and matmul", speedup, "at least", 3, "x")
+        gains = [
+            Interval(task.speedup, *task.ci)
+            for task in result.tasks
+            if task.operator in COMPUTE and task.speedup and task.ci
+        ]
+        mean, ends = mean_ratio(gains)
+        report.bar(
+            f"{name}: geometric mean speed-up, conv and matmul",
+            mean,
+            "at least",
+            3,
+            "x",
+            interval=ends,
+        )
         report.bar(f"{name}: wall time", wall_s / 60, "at most", minutes, "min")
         for task in content["tasks"]:
             report.row(target=target, device=device, stand_in=content["stand_in"], **task)

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 from common import stock_search
-from common.bars import QUICK_TRIALS, Report, positive, run
+from common.bars import QUICK_TRIALS, Report, mean_ratio, positive, run
 from common.clblast import ClBlast
 from common.clblast import available as clblast_available
 from common.interleaved import Turn, exported, finished_run, interleaved_blocks, tuning, turn_of
@@ -56,7 +56,7 @@ from autotune.compiler.target import spaces, targets
 from autotune.compiler.target.host import cores
 from autotune.compiler.target.request import TuneRequest
 from autotune.errors import RecordError, UsageError
-from autotune.measurement import median, paired_speedup
+from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import read_run
 from autotune.records.database import Database, spread
 from autotune.records.database_file import read_database, write_database
@@ -445,7 +445,7 @@ class Comparison:
 
     def __init__(self, report: Report, device: str) -> None:
         self._report, self._device = report, device
-        self.gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
+        self.gains: dict[str, dict[str, Interval]] = {"stock": {}, "clblast": {}, "library": {}}
         self.worst = 0.0
         self._unsearched = self._elsewhere = 0
 
@@ -471,7 +471,7 @@ class Comparison:
                 continue
             rival = min(rivals, key=lambda side: median(samples[side]))
             speed = paired_speedup(samples[rival], samples["ours"], seed=1)
-            ratios[name] = speed.estimate
+            ratios[name] = speed
             intervals[family] = speed.ends
             shown.append(
                 f"{rival} {1e3 * median(samples[rival]):.4g} ms = {speed.estimate:.3g}x "
@@ -482,7 +482,10 @@ class Comparison:
         self._report.row(
             what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
             ms={side: 1e3 * median(one) for side, one in samples.items()},
-            ratios={family: ratios.get(name) for family, ratios in self.gains.items()},
+            ratios={
+                family: gain.estimate if (gain := ratios.get(name)) else None
+                for family, ratios in self.gains.items()
+            },
             intervals=intervals, seconds=samples,
             gflops=kernel.flops / median(samples["ours"]) / 1e9, stock_search=searched,
         )  # fmt: skip
@@ -503,11 +506,12 @@ class Comparison:
         if nothing := tuned - self._unsearched - len(self.gains["stock"]):
             print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
         for role in ROLES:
-            shown = [
-                f"{family} {geometric_mean(found):.3g}x"
-                for family, ratios in self.gains.items()
-                if (found := [gain for name, gain in ratios.items() if name.endswith(f", {role}")])
-            ]
+            shown = []
+            for family, ratios in self.gains.items():
+                found = [gain for name, gain in ratios.items() if name.endswith(f", {role}")]
+                if found:
+                    mean, (low, high) = mean_ratio(found)
+                    shown.append(f"{family} {mean:.3g}x ({low:.3g} to {high:.3g})")
             if shown:
                 print(f"{role}, geometric means: {', '.join(shown)}")
         dense = sum(getattr(kernel.operator, "groups", 1) == 1 for kernel in wanted.values())
@@ -581,7 +585,7 @@ def compare(
     judge(report, comparison.gains, comparison.worst)
 
 
-def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> None:
+def judge(report: Report, gains: dict[str, dict[str, Interval]], worst: float) -> None:
     report.bar(
         "largest relative error of ours and stock's against float64",
         worst,
@@ -598,15 +602,18 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
         ratios = gains[family]
         if not ratios:  # another bar reports this
             continue
+        found, ends = mean_ratio(list(ratios.values()))
         report.bar(
             f"against {name}, geometric mean of {len(ratios)}",
-            geometric_mean(ratios.values()), "at least", mean, "x",
+            found, "at least", mean, "x", interval=ends,
         )  # fmt: skip
         if least is not None:
-            slowest = min(ratios, key=lambda one: ratios[one])
+            slowest = min(ratios, key=lambda one: ratios[one].estimate)
+            last = ratios[slowest]
             report.bar(
-                f"against {name}, slowest: {slowest}", ratios[slowest], "at least", least, "x"
-            )
+                f"against {name}, slowest: {slowest}", last.estimate, "at least", least, "x",
+                interval=(last.low, last.high),
+            )  # fmt: skip
 
 
 def pocl(report: Report) -> None:

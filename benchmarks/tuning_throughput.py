@@ -24,10 +24,10 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from common.bars import QUICK_TRIALS, Report, run
+from common.bars import QUICK_TRIALS, Report, mean_ratio, run
 from common.interleaved import exported, interleaved_benchmark
 
-from autotune.measurement import median, paired_speedup
+from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import read_run
 from autotune.workloads import Kernel, parse_operator
 
@@ -103,7 +103,7 @@ def ours(spec: str, trials: int, folder: Path) -> dict[str, Any]:
 
 def measure(report: Report) -> None:
     rates: list[float] = []
-    times: list[float] = []
+    times: list[Interval] = []
     for spec in SPECS[:1] if report.quick else SPECS:
         with tempfile.TemporaryDirectory() as folder:
             compared = compare(report, spec, Path(folder))
@@ -112,10 +112,11 @@ def measure(report: Report) -> None:
             times.append(compared[1])
     if rates:
         report.bar("trials a minute, ours / stock", geometric_mean(rates), "at least", 8, "x")
-        report.bar("best kernel's time, ours / stock", geometric_mean(times), "at most", 1.05, "x")
+        mean, ends = mean_ratio(times)
+        report.bar("best kernel's time, ours / stock", mean, "at most", 1.05, "x", interval=ends)
 
 
-def compare(report: Report, spec: str, folder: Path) -> tuple[float, float] | None:
+def compare(report: Report, spec: str, folder: Path) -> tuple[float, Interval] | None:
     """Compares both sides on one operator; returns the ratios of trials per minute and of the winners' times."""
     trials = QUICK_TRIALS if report.quick else TRIALS
     mine = ours(spec, trials, folder)
@@ -152,7 +153,7 @@ def compare(report: Report, spec: str, folder: Path) -> tuple[float, float] | No
         interval=[speed.low, speed.high],
         errors=errors,
     )
-    return rate, speed.estimate
+    return rate, speed
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from scipy.stats import bootstrap
+
 from autotune.compiler.runners.local_devices import host_device
 from autotune.errors import INTERRUPTED, AutotuneError
 from autotune.measurement import Interval
@@ -38,6 +41,11 @@ class Bar:
     unit: str
     ok: bool | None
     interval: tuple[float, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the bar for a file. An end of its interval that is not known is null."""
+        ends = self.interval and [end if math.isfinite(end) else None for end in self.interval]
+        return {**asdict(self), "interval": ends}
 
 
 @dataclass
@@ -98,6 +106,31 @@ def mean_ratio(ratios: Sequence[Interval]) -> tuple[float, tuple[float, float]]:
     return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
 
 
+def resampled(
+    statistic: Callable[..., Any], *samples: Sequence[float]
+) -> tuple[float, tuple[float, float]]:
+    """Returns a statistic of samples with its 95 % interval, a percentile bootstrap over them.
+
+    Args:
+        statistic: Takes arrays and the axis of the samples, as `numpy.median` does.
+        samples: One or more lists of equal length; entries of one place belong together, such as those of one seed.
+    """
+    estimate = float(statistic(*map(np.asarray, samples), axis=-1))
+    if len(samples[0]) == 1:
+        return estimate, (-math.inf, math.inf)
+    found = bootstrap(
+        samples,
+        statistic,
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=9999,
+        rng=1,
+    )
+    low, high = found.confidence_interval
+    return estimate, (float(low), float(high))
+
+
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
     """Returns a parser for an option that is a positive number of the given type."""
 
@@ -149,7 +182,7 @@ def run(
         content = {
             "machine": machine(),
             "command": shlex.join([Path(sys.executable).name, *sys.argv]),
-            "bars": [asdict(bar) for bar in report.bars],
+            "bars": [bar.to_json() for bar in report.bars],
             "rows": report.rows,
         }
         if ended_early:

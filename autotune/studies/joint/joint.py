@@ -104,7 +104,7 @@ class StepSource(Protocol):
 
 
 class JointEvaluator:
-    """A study's evaluator. It chooses the form and the schedules of each measured step, and learns from the results.
+    """Chooses the form and the schedules of each step that it measures, and learns from the results.
 
     Args:
         steps: Measures steps.

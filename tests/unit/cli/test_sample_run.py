@@ -1,6 +1,7 @@
 """A small recorded run is read back, and its result is shown as it always was."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -97,6 +98,44 @@ def test_what_comes_before_the_first_result_is_not_the_time_of_one(
         f"search: {before + 1}/{total}",
         f"search: {before + 11}/{total}, about 21 s left",
     ]
+
+
+def test_a_long_step_is_no_silence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.console.progress.AGAIN_S", 0.2)
+    with LiveProgress() as progress:
+        progress.phase("steps", 4)
+        time.sleep(0.7)
+        for done in (1, 2):
+            progress.step(done, "")
+            time.sleep(0.3)
+        progress.step(4, "")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "steps: 0/4"
+    assert (
+        2
+        <= sum(line.startswith("steps: 0/4, ") and line.endswith(" s so far") for line in lines)
+        <= 3
+    )
+    assert any(re.fullmatch(r"steps: 2/4, about \d s left", line) for line in lines), lines
+    assert not any("4/4" in line and "left" in line for line in lines)
+
+
+def test_a_wait_is_reported_rather_than_the_phase_that_waits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("autotune.console.progress", "autotune.waits"):
+        monkeypatch.setattr(f"{module}.AGAIN_S", 0.2)
+    monkeypatch.setattr(waits, "FIRST_S", 0.05)
+    with LiveProgress() as progress:
+        progress.phase("steps", 4)
+        with waiting("the phone to rest"):
+            time.sleep(0.9)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "steps: 0/4"
+    assert {line.partition(":")[0] for line in lines[1:]} == {"autotune"}
+    assert 2 <= len(lines) <= 5
 
 
 def test_waits_are_told_beside_progress_and_of_many_one_in_ten_seconds(

@@ -225,6 +225,12 @@ class Result:
             return None
         return math.exp(sum(map(math.log, speedups)) / len(speedups))
 
+    def untuned_text(self) -> str:
+        """Says what the untuned default is, without which its ratios are misread."""
+        if self.target.endswith("cpu"):
+            return "untuned is TVM's default schedule, a plain loop nest on one thread"
+        return "untuned is what the default rules of TVM's dlight make"
+
     def to_json(self) -> dict[str, Any]:
         """Returns the documented object; see `docs/reference/result-schema.md`."""
         return {

@@ -74,6 +74,7 @@ def show(result: Result, notice: str | None) -> None:
     write_text(
         f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
     )
+    write_text(result.untuned_text())
     mean = result.geometric_mean_speedup(("conv2d", "matmul"))
     if mean is not None:
         write_text(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")

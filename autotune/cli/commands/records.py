@@ -350,7 +350,10 @@ def _show_difference(
 
 
 def _tell_merge(a: Path, b: Path, comparable: bool) -> None:
-    """Prints the command that joins two databases."""
+    """Prints the command that joins two databases, or shows one that was compared with itself."""
+    if a.resolve() == b.resolve():
+        write_next("records", "show", a)
+        return
     names = chain(["merged"], (f"merged-{number}" for number in count(2)))
     out = next(name for name in names if not Path(name).exists())
     write_next("records", "merge", a, b, *(() if comparable else ("--mixed",)), "--out", out)

@@ -22,6 +22,7 @@ from autotune.cli.options import (
     Ssh,
     Train,
     completion,
+    of_the_model,
     plan_path,
     run_path,
 )
@@ -48,7 +49,7 @@ def step(
     run: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", check=of_the_model),
             autocompletion=completion.runs,
             metavar="FOLDER",
             help="Folder of a run with tuned kernels. May be repeated.",

@@ -61,10 +61,15 @@ def _tell_next(path: Path) -> None:
 
 
 def _names(path: Path) -> list[str | None]:
+    from autotune.errors import UsageError
     from autotune.jobs.requests import StepRequest, model_code, outside_of_run
     from autotune.records import read_run
     from autotune.studies.plans import read_plan
 
+    if not path.exists():
+        raise UsageError(
+            f"no run and no plan at {path}", hint="`autotune runs` lists the runs in logs/"
+        )
     if not path.is_dir():
         return [model_code(StepRequest.from_json(read_plan(path).step).with_model(path).model)]
     about = read_run(path).about

@@ -39,9 +39,11 @@ from .workload import (
     Seq,
     StepsFrom,
     Train,
+    of_the_model,
 )
 
 __all__ = [
+    "of_the_model",
     "all_runs",
     "Batch",
     "Blocks",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,10 +19,29 @@ Model = Annotated[
         help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory.",
     ),
 ]
+
+
+def of_the_model(run: Path, _: str, options: Mapping[str, Any]) -> None:
+    """Refuses a run that has tuned another model than the one that is named."""
+    from autotune.errors import UsageError
+    from autotune.records import read_run
+
+    about = read_run(run).about
+    step, named = about.get("step"), options.get("model")
+    tuned = step.get("model") if isinstance(step, dict) else about["request"]["workload"]
+    if named and _model(str(tuned)) != _model(named):
+        raise UsageError(f"{run.name} has tuned {tuned}, not {named}")
+
+
+def _model(name: str) -> str:
+    """Returns a model's name without folders and options."""
+    return name.rpartition("/")[2].partition(",")[0]
+
+
 Runs = Annotated[
     list[Path] | None,
     typer.Option(
-        parser=run_path("kernels"),
+        parser=run_path("kernels", check=of_the_model),
         autocompletion=completion.runs,
         metavar="FOLDER",
         help="Run of `autotune kernels` with the step's kernels; may be repeated.",

@@ -39,6 +39,7 @@ from autotune.cli.options import (
     StudyName,
     Train,
     completion,
+    of_the_model,
     run_path,
 )
 from autotune.cli.shared import with_wide
@@ -60,7 +61,7 @@ def joint(
     gpu_run: Annotated[
         list[Path] | None,
         typer.Option(
-            parser=run_path("kernels"),
+            parser=run_path("kernels", check=of_the_model),
             autocompletion=completion.runs,
             metavar="FOLDER",
             help="Finished run for the device's GPU; its kernels may run there. May be repeated.",

@@ -126,7 +126,8 @@ def _step(result: Result, content: Mapping[str, Any]) -> str:
             ("measured on", device_name(result.device)),
         ]
     )
-    html += "<p>A predicted step is the sum of count x kernel time.</p>"
+    note = f"A predicted step is the sum of count x kernel time; {result.untuned_text()}."
+    html += f"<p>{escape(note)}</p>"
     untimed = [task.name for task in result.tasks if task.tuned_ms is None]
     if untimed:
         html += f"<p>Without a valid time: {escape(', '.join(untimed))}</p>"

@@ -175,7 +175,7 @@ def test_the_dashboard_shows_names_units_and_the_system_s_own_choice(dashboard: 
             return json.load(answer)
 
     (summary,) = get("/api/studies")["study_summaries"]
-    name = "cpu-config pareto emulated step on meizu-16t"
+    name = "cpu-config pareto emulated step on meizu-16t, deadline 20s"
     assert summary["study_name"].rpartition(" ")[0] == name
     study = get(f"/api/studies/{summary['study_id']}")
     assert study["objective_names"] == ["time of a step (s)", "energy of a step (J)"]

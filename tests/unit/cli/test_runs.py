@@ -19,6 +19,7 @@ from autotune.cli.commands.profile import profile
 from autotune.cli.commands.report import report
 from autotune.cli.main import app, main
 from autotune.cli.options.latest import LatestRun, plan_path, run_path
+from autotune.cli.options.workload import of_the_model
 from autotune.cli.search_commands.cpu_config_apply import apply
 from autotune.cli.search_commands.cpu_config_compare import compare as points_compared
 from autotune.cli.search_commands.replay import replay
@@ -515,3 +516,19 @@ def test_every_option_and_argument_that_takes_a_run_takes_latest(logs: Path) -> 
             seen.add((callback.__module__.rpartition(".")[2], name))
     assert {("kernels", "resume"), ("export", "runs"), ("profile", "of"), ("step", "plan")} <= seen
     assert len(seen) > 15
+
+
+def test_the_latest_run_of_a_step_is_of_its_model(
+    logs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest, older = logs / THERE, logs / "20250101T000000Z-cpu-lenet"
+    shutil.copytree(SAMPLE, older)
+    about = json.loads((older / "run.json").read_text())
+    about["step"] = {"model": "/home/me/net.py:make"}
+    (older / "run.json").write_text(json.dumps(about))
+    parser = run_path("kernels", check=of_the_model)
+    assert found(parser, "latest", "run", model="net.py:make", device="local").name == older.name
+    assert THERE in caplog.text
+    assert found(parser, "latest", "run", model=None, device="local").name == newest.name
+    with pytest.raises(UsageError, match="has tuned matmul, not alexnet"):
+        found(parser, "latest", "run", model="alexnet", device="local")

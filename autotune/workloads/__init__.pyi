@@ -16,9 +16,10 @@ from .data import (
     load_tokens,
 )
 from .features import Split, split_at_features
-from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
+from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks, whole_of
 from .initial import generated_feeds, given_values, initial_values, random_values
 from .memory import ALIGNMENT, MemoryPlan, live_bytes, plan_memory, replaced_in_place
+from .micro_batches import own_part
 from .models import MODELS, ModelInfo, build_model
 from .operators import (
     OPERATORS,
@@ -67,6 +68,8 @@ from .training_step import LAYOUTS, LayoutName, StepForm, TrainingStep, formed
 from .user_code import load_named, users_errors
 
 __all__ = [
+    "own_part",
+    "whole_of",
     "Adam",
     "Add",
     "ALGORITHMS",

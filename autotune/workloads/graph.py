@@ -37,6 +37,17 @@ RANDOM = frozenset(("mask", "noise"))
 SOURCE_KINDS: frozenset[Kind] = frozenset(("input", "label", "parameter", "state", "constant"))
 
 
+def part_name(name: str, part: int) -> str:
+    """Returns the name that a tensor of the plain step has in a part of the batch; parts count from 0."""
+    return name if part == 0 else f"{name}#{part + 1}"
+
+
+def whole_of(name: str) -> tuple[str, int]:
+    """Returns the plain step's name of a part's tensor, and the number of the part: the inverse of `part_name`."""
+    base, mark, number = name.rpartition("#")
+    return (base, int(number) - 1) if mark and number.isdecimal() else (name, 0)
+
+
 @dataclass(frozen=True)
 class Initial:
     """How the first value of a source tensor is drawn.
@@ -199,10 +210,16 @@ class StepGraph:
         )
 
     @property
+    def parts(self) -> int:
+        """Number of micro-batches in which the step takes its batch."""
+        return 1 + max((whole_of(tensor.name)[1] for tensor in self.data), default=0)
+
+    @property
     def classifies(self) -> bool:
         """Whether a step takes one image, sequence or vector of any floats and one class for each sample."""
-        inputs = [tensor for tensor in self.data if tensor.kind == "input"]
-        labels = [tensor for tensor in self.data if tensor.kind == "label"]
+        first = [tensor for tensor in self.data if whole_of(tensor.name)[1] == 0]
+        inputs = [tensor for tensor in first if tensor.kind == "input"]
+        labels = [tensor for tensor in first if tensor.kind == "label"]
         return not self.described or (
             len(inputs) == len(labels) == 1
             and (inputs[0].dtype, labels[0].dtype) == ("float32", "int32")

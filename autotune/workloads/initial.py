@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.workloads.data import batches, generated_samples
-from autotune.workloads.graph import RANDOM, StepGraph, Tensor
-from autotune.workloads.micro_batches import whole_of
+from autotune.workloads.graph import RANDOM, StepGraph, Tensor, whole_of
+from autotune.workloads.micro_batches import own_part
 from autotune.workloads.references import dropout_mask
 
 _BATCHES = 8
@@ -39,10 +39,11 @@ def initial_values(graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
     """
     if seed < 0:
         raise UsageError(f"seed {seed} is negative", hint="use 0 or more")
-    return {
-        tensor.name: _draw(graph, tensor, np.random.default_rng([seed, _number(tensor.name)]))
-        for tensor in graph.sources
-    }
+    values = {}
+    for tensor in graph.sources:
+        generator = np.random.default_rng([seed, _number(tensor.name)])
+        values[tensor.name] = tensor.stored(_draw(graph, tensor, _shape(tensor), generator))
+    return values
 
 
 def given_values(
@@ -66,22 +67,21 @@ def given_values(
     for tensor in graph.tensors:
         if tensor.kind not in ("input", "label"):
             continue
-        name, part = whole_of(tensor.name)
+        name, _ = whole_of(tensor.name)
         if tensor.kind == "label":
             whole[name] = labels
         elif tensor.initial is None or tensor.initial.distribution not in RANDOM:
             whole[name] = images
         elif graph.described:
-            values[tensor.name] = _draw(graph, tensor, _generator(seed, step, name))
+            values[tensor.name] = _draw_part(graph, tensor, seed, step)
             continue
         elif name not in whole:
-            shape = tensor.layout.shape if tensor.layout else tensor.shape
+            shape = _shape(tensor)
             parts = graph.batch // shape[0]
             whole[name] = dropout_mask(
                 _generator(seed, step, name), (parts * shape[0], *shape[1:]), tensor.initial.value
             )
-        samples = tensor.shape[0]
-        values[tensor.name] = tensor.stored(whole[name][part * samples : (part + 1) * samples])
+        values[tensor.name] = own_part(graph, tensor, whole[name])
     return values
 
 
@@ -105,8 +105,7 @@ def generated_feeds(graph: StepGraph, seed: int) -> Iterator[dict[str, NDArray[A
             yield given_values(graph, images, labels, seed, number)
     for number in itertools.count():
         data = {
-            tensor.name: _draw(graph, tensor, _generator(seed, number % _BATCHES, tensor.name))
-            for tensor in graph.data
+            tensor.name: _draw_part(graph, tensor, seed, number % _BATCHES) for tensor in graph.data
         }
         yield data | random_values(graph, seed, number)
 
@@ -124,10 +123,25 @@ def random_values(graph: StepGraph, seed: int, step: int) -> dict[str, NDArray[A
     """
     data = {tensor.name for tensor in graph.data}
     return {
-        tensor.name: _draw(graph, tensor, _generator(seed, step, tensor.name))
+        tensor.name: _draw_part(graph, tensor, seed, step)
         for tensor in graph.tensors
         if tensor.kind in ("input", "label") and tensor.name not in data
     }
+
+
+def _draw_part(graph: StepGraph, tensor: Tensor, seed: int, step: int) -> NDArray[Any]:
+    """Draws an input of a micro-batch: its share of the whole batch's, so that all forms get the same numbers."""
+    name, _ = whole_of(tensor.name)
+    shape = _shape(tensor)
+    if graph.parts == 1 or not shape or shape[0] * graph.parts != graph.batch:
+        return tensor.stored(_draw(graph, tensor, shape, _generator(seed, step, tensor.name)))
+    whole = _draw(graph, tensor, (graph.batch, *shape[1:]), _generator(seed, step, name))
+    return own_part(graph, tensor, whole)
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    """Returns a tensor's shape as the model defines it."""
+    return tensor.layout.shape if tensor.layout else tensor.shape
 
 
 def _generator(seed: int, step: int, name: str) -> np.random.Generator:
@@ -138,13 +152,15 @@ def _number(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def _draw(graph: StepGraph, tensor: Tensor, generator: np.random.Generator) -> NDArray[Any]:
+def _draw(
+    graph: StepGraph, tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator
+) -> NDArray[Any]:
     if tensor.initial is None:
         raise UsageError(
             f"step graph {graph.name!r}: {tensor.kind} {tensor.name!r} does not say how it starts",
             hint="set Tensor.initial",
         )
-    value, shape = tensor.initial.value, tensor.layout.shape if tensor.layout else tensor.shape
+    value = tensor.initial.value
     draws: dict[str, Callable[[], NDArray[Any]]] = {
         "uniform": lambda: generator.uniform(-value, value, shape),
         "normal": lambda: generator.normal(0.0, value, shape),
@@ -154,4 +170,4 @@ def _draw(graph: StepGraph, tensor: Tensor, generator: np.random.Generator) -> N
         "mask": lambda: dropout_mask(generator, shape, value),
     }
     dtype = np.int32 if tensor.dtype == "int32" else np.float32
-    return tensor.stored(draws[tensor.initial.distribution]().astype(dtype))
+    return draws[tensor.initial.distribution]().astype(dtype)

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from autotune.workloads.graph import SOURCE_KINDS, Node, StepGraph, Tensor
-from autotune.workloads.operators import Add, CrossEntropy, Kernel, RunningStats
+from numpy.typing import NDArray
+
+from autotune.workloads.expressions import Axis, Described, Load, Operand, Stage, apply, number
+from autotune.workloads.graph import (
+    SOURCE_KINDS,
+    Node,
+    StepGraph,
+    Tensor,
+    part_name,
+    whole_of,
+)
+from autotune.workloads.operators import Add, CrossEntropy, Expression, Kernel
 
 _GIVEN_AFRESH = ("input", "label")
-
-
-def part_name(name: str, part: int) -> str:
-    """Returns the name that a tensor of the plain step has in a part of the batch; parts count from 0."""
-    return name if part == 0 else f"{name}#{part + 1}"
-
-
-def whole_of(name: str) -> tuple[str, int]:
-    """Returns the plain step's name of a part's tensor, and the number of the part: the inverse of `part_name`."""
-    base, mark, number = name.rpartition("#")
-    return (base, int(number) - 1) if mark and number.isdecimal() else (name, 0)
 
 
 def accumulated(graph: StepGraph, parts: int) -> StepGraph:
     """Repeats forward and backward pass for each part of the batch, then updates once, by the summed gradients.
 
-    The loss is the mean over the whole batch. Batch normalisation sees one part at a time: each part is normalised
-    by its own statistics, and the running statistics are updated by each part in turn.
+    The loss is the mean over the whole batch. In a described step it is the mean of the parts' losses, and a
+    gradient is the mean of the parts' gradients, as with gradient accumulation in PyTorch. Batch normalisation sees
+    one part at a time: each part is normalised by its own statistics, and updates the running statistics in turn.
 
     Args:
         graph: A valid step without epilogues, for one part.
@@ -39,10 +40,10 @@ def accumulated(graph: StepGraph, parts: int) -> StepGraph:
     tensors: dict[str, Tensor] = {t.name: t for t in graph.tensors if _shared(t)}
     nodes: list[Node] = []
     sums: dict[str, str] = {}
-    optimiser = [node for node in graph.nodes if _is_optimiser(graph, node)]
+    optimiser = _optimiser(graph)
     updating = {id(node) for node in optimiser}
     updated = {name for node in optimiser for name in node.outputs}
-    computed = {t.name for t in graph.tensors if t.kind == "gradient"}
+    computed = {name for node in graph.nodes for name in node.outputs} - updated
     gradients = {name for node in optimiser for name in node.inputs if name in computed}
     states: dict[str, str] = {}
     for part in range(parts):
@@ -58,11 +59,18 @@ def accumulated(graph: StepGraph, parts: int) -> StepGraph:
             nodes.append(copy)
             for name, written in zip(node.outputs, copy.outputs, strict=True):
                 if name in gradients or name == graph.loss:
-                    sums[name] = _added(sums.get(name), written, tensors, nodes, copy.place)
+                    share = 1.0 / parts if part == parts - 1 else 1.0
+                    kernel = _adding(graph, tensors[written].elements, share)
+                    before = sums.get(name)
+                    sums[name] = (
+                        written
+                        if before is None
+                        else _added(before, written, kernel, tensors, nodes, copy.place)
+                    )
         states |= {
             old: part_name(new, part)
             for node in graph.nodes
-            if isinstance(node.kernel.operator, RunningStats)
+            if id(node) not in updating
             for old, new in node.replaced
         }
     for node in optimiser:
@@ -85,11 +93,18 @@ def _shared(tensor: Tensor) -> bool:
     return tensor.kind in SOURCE_KINDS and tensor.kind not in _GIVEN_AFRESH
 
 
-def _is_optimiser(graph: StepGraph, node: Node) -> bool:
-    """Returns whether a node runs once, after all parts of the batch."""
-    if graph.by_name[node.outputs[0]].kind == "clipping":
-        return True
-    return node.kernel.role == "update" and not isinstance(node.kernel.operator, RunningStats)
+def _optimiser(graph: StepGraph) -> list[Node]:
+    """Returns the nodes that run once, after all parts: updates of parameters, and what only these read."""
+    reads: set[str] = set()
+    found = []
+    for node in reversed(graph.nodes):
+        parameter = any(graph.by_name[old].kind == "parameter" for old, _ in node.replaced)
+        clips = graph.by_name[node.outputs[0]].kind == "clipping"
+        counts = bool(node.replaced) and not reads.isdisjoint(node.outputs)
+        if parameter or clips or counts:
+            found.append(node)
+            reads.update(node.inputs)
+    return found[::-1]
 
 
 def _copied(graph: StepGraph, node: Node, part: int, parts: int, states: dict[str, str]) -> Node:
@@ -110,14 +125,40 @@ def _copied(graph: StepGraph, node: Node, part: int, parts: int, states: dict[st
 
 
 def _added(
-    before: str | None, name: str, tensors: dict[str, Tensor], nodes: list[Node], place: str
+    before: str,
+    name: str,
+    kernel: Kernel,
+    tensors: dict[str, Tensor],
+    nodes: list[Node],
+    place: str,
 ) -> str:
-    """Adds a tensor to the sum so far; returns the sum's name."""
-    if before is None:
-        return name
+    """Adds a part's tensor to the sum so far; returns the sum's name."""
     total = f"{name}.sum"
     tensors[total] = replace(tensors[name], name=total)
-    nodes.append(
-        Node(Kernel(Add(tensors[name].elements), "data_grad"), (before, name), (total,), place)
-    )
+    nodes.append(Node(kernel, (before, name), (total,), place))
     return total
+
+
+def _adding(graph: StepGraph, size: int, share: float) -> Kernel:
+    """Returns the kernel that adds two tensors. In a described step it multiplies the sum by a share."""
+    if not graph.described:
+        return Kernel(Add(size), "data_grad")  # The loss's own operator divides by the whole batch.
+    before, new = (Load(at, (Axis(0),), "float") for at in range(2))
+    total = apply("add", before, new)
+    if share != 1.0:
+        total = apply("mul", total, number(share))
+    stage = Stage((size,), (), "map", total)
+    described = Described((Operand((size,)), Operand((size,))), (stage,), (0,))
+    return Kernel(Expression.of(described), "forward")
+
+
+def own_part(graph: StepGraph, tensor: Tensor, whole: NDArray[Any]) -> NDArray[Any]:
+    """Returns an input's share of an array for the whole batch, in its stored order.
+
+    Args:
+        graph: The step.
+        tensor: An input or a label of one part.
+        whole: The array, [batch, ...].
+    """
+    samples, part = graph.batch // graph.parts, whole_of(tensor.name)[1]
+    return tensor.stored(whole[part * samples : (part + 1) * samples])

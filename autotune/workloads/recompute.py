@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.workloads.graph import Node, StepGraph, Tensor
-from autotune.workloads.micro_batches import whole_of
+from autotune.workloads.graph import Node, StepGraph, Tensor, whole_of
+from autotune.workloads.operators import Expression
 
 _SMALL_BYTES = 16384
 _BOUNDS = 32
@@ -38,16 +38,22 @@ def recomputed(graph: StepGraph, segments: int) -> StepGraph:
     Returns:
         A valid step that computes the same.
     """
-    forward = [node for node in graph.nodes if node.kernel.role == "forward"]
+    forward = _forward(graph)
     segment_of = _segments(graph, forward, segments)
     maker = {name: node for node in forward for name in node.outputs}
     kept = _kept(graph, forward, segment_of)
-    wanted = _wanted(graph, kept, maker)
+    backward = [
+        node for node in graph.nodes if id(node) not in segment_of and node.kernel.role != "update"
+    ]
+    wanted = {
+        name for node in backward for name in node.inputs if name in maker and name not in kept
+    }
+    reading = {id(node) for node in backward}
     copies: dict[str, Tensor] = {}
     nodes: list[Node] = []
     done: set[int] = set()
     for node in graph.nodes:
-        if node.kernel.role in ("data_grad", "weight_grad"):
+        if id(node) in reading:
             for name in node.inputs:
                 if name in wanted and segment_of[id(maker[name])] not in done:
                     segment = segment_of[id(maker[name])]
@@ -75,6 +81,16 @@ class _Cut:
     at: int
     kept: int
     before: int
+
+
+def _forward(graph: StepGraph) -> list[Node]:
+    """Returns the nodes that the loss depends on, in order."""
+    needed, found = {graph.loss}, []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+            found.append(node)
+    return found[::-1]
 
 
 def _segments(graph: StepGraph, forward: list[Node], count: int) -> dict[int, int]:
@@ -106,12 +122,17 @@ def _streamed(graph: StepGraph) -> set[str]:
         for name in node.inputs:
             readers.setdefault(name, []).append(node)
     return {
-        name
-        for name, nodes in readers.items()
-        if len(nodes) == 1
-        and nodes[0].kernel.streamed is not None
-        and nodes[0].inputs[nodes[0].kernel.streamed] == name
+        name for name, nodes in readers.items() if len(nodes) == 1 and name in _may_stream(nodes[0])
     }
+
+
+def _may_stream(node: Node) -> set[str]:
+    """Returns the operands that an element-wise node may take straight from the kernel that makes them."""
+    operator = node.kernel.operator
+    if isinstance(operator, Expression) and node.kernel.role == "forward":
+        return {node.inputs[at] for at in operator.kernel.streams()}
+    at = node.kernel.streamed
+    return set() if at is None else {node.inputs[at]}
 
 
 def _best_cuts(cuts: list[_Cut], count: int) -> list[int]:
@@ -168,17 +189,6 @@ def _kept(graph: StepGraph, forward: list[Node], segment_of: dict[int, int]) -> 
     for node in forward:
         kept |= {n for n in node.inputs if n in made and made[n] != segment_of[id(node)]}
     return kept
-
-
-def _wanted(graph: StepGraph, kept: set[str], maker: dict[str, Node]) -> set[str]:
-    """Returns the activations that the backward pass reads and that are not kept."""
-    return {
-        name
-        for node in graph.nodes
-        if node.kernel.role in ("data_grad", "weight_grad")
-        for name in node.inputs
-        if name in maker and name not in kept
-    }
 
 
 def _rerun(

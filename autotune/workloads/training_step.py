@@ -61,18 +61,12 @@ def formed(graph: StepGraph, form: StepForm) -> StepGraph:
         A valid step for the whole batch, fused.
 
     Raises:
-        UsageError: The form asks for fewer than one part, or less than no segments, or for parts or segments of a
-            described step.
+        UsageError: The form asks for fewer than one part, or less than no segments.
     """
     if form.micro_batches < 1 or form.segments < 0:
         raise UsageError(
             f"{form.micro_batches} micro-batches and {form.segments} segments make no step",
             hint="a batch has one part at least; 0 segments keep all activations",
-        )
-    if graph.described and (form.micro_batches > 1 or form.segments):
-        raise UsageError(
-            f"{graph.name}: a traced step supports neither micro-batches nor recomputation",
-            hint="leave --micro-batch and --recompute out",
         )
     if form.layout == "channels_last" and not graph.described:
         graph = channels_last(graph)
@@ -252,7 +246,7 @@ class TrainingStep:
         """
         plain = self.plain(parts, layout=layout)[0]
         seen = set()
-        for number in segments[:1] if plain.described else segments:
+        for number in segments:
             form = StepForm(layout, parts, number)
             graph = formed(plain, form)
             key = tuple(node.outputs for node in graph.nodes)

@@ -19,7 +19,9 @@ from autotune.workloads import (
     load_arrays,
     load_samples,
     load_tokens,
+    own_part,
     random_values,
+    whole_of,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ class StepData:
         sequences = self._tokens.sequences(shape[0], max(counts), limit=limit)
         for number, chosen in enumerate(batch_orders(len(sequences), graph.batch, seed)):
             yield random_values(graph, seed, number) | {
-                tensor.name: tensor.stored(sequences[chosen]) for tensor in graph.data
+                tensor.name: own_part(graph, tensor, sequences[chosen]) for tensor in graph.data
             }
 
 
@@ -113,20 +115,23 @@ def _sample_feeds(graph: StepGraph, path: Path, seed: int) -> Iterator[dict[str,
 
 def _array_feeds(graph: StepGraph, path: Path, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
     """Feeds of a step that is no classifier, from an .npz with an array for each of its inputs and labels."""
-    wanted = {tensor.name: _data_spec(graph, tensor) for tensor in graph.data}
+    names = {tensor.name: whole_of(tensor.name)[0] for tensor in graph.data}
+    wanted = {names[tensor.name]: _data_spec(graph, tensor) for tensor in graph.data}
     sample_bytes = sum(4 * math.prod(spec.shape) for spec in wanted.values())
     arrays = load_arrays(path, wanted, limit=max(graph.batch, _SAMPLES_BYTES // sample_bytes))
     count = len(next(iter(arrays.values())))
     for number, chosen in enumerate(batch_orders(count, graph.batch, seed)):
         yield random_values(graph, seed, number) | {
-            tensor.name: tensor.stored(arrays[tensor.name][chosen]).astype(tensor.dtype)
+            tensor.name: own_part(graph, tensor, arrays[names[tensor.name]][chosen]).astype(
+                tensor.dtype
+            )
             for tensor in graph.data
         }
 
 
 def _data_spec(graph: StepGraph, tensor: Tensor) -> DataSpec:
     shape = tensor.layout.shape if tensor.layout else tensor.shape
-    if not shape or shape[0] != graph.batch:
+    if not shape or shape[0] * graph.parts != graph.batch:
         raise UsageError(
             f"--data: {tensor.name} of {graph.name} has no value for each sample",
             hint="leave --data out; random numbers are taken then",

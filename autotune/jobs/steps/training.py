@@ -123,6 +123,11 @@ def train(request: TrainingRequest) -> TrainingResult:
         check_adapter(request.step.model, adapted, request.save_adapter)
     runs = step_runs([Path(run) for run in request.step.runs])
     form, graph = _form(request.step, wanted, runs, limit)
+    if request.cache_features is not None and graph.parts > 1:
+        raise UsageError(
+            "--cache-features does not go with micro-batches",
+            hint="leave --micro-batch out, or raise --memory-limit",
+        )
     split = None if request.cache_features is None else split_of(graph)
     feeds = data.feeds(graph, request.seed)
     first = next(feeds)  # Bad data is reported before anything is compiled.

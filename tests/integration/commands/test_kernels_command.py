@@ -287,7 +287,7 @@ def test_a_kernel_without_a_valid_time_does_not_cost_the_others_theirs(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"trace": [[["Foo", [], [], []]], []]}, "no search of autotune makes"),
+        ({"trace": [[["Foo", [], [], []]], []]}, "autotune never makes such"),
         ({"task": "conv3d"}, "unknown task"),
         ({"formulation": "magic"}, "unknown formulation"),
         ({"status": "ok", "samples_s": []}, "is damaged"),

@@ -51,8 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on_measured(run: Path) -> dict[str, Any]:
-    """What eight steps with it tell."""
+def reported(run: Path) -> dict[str, Any]:
+    """What `--json` has of eight steps."""
     done = autotune(
         "step", "--model", "lenet", "--batch", "2", "--run", run, "--steps", "8", "--json"
     )

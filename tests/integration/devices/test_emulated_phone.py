@@ -139,15 +139,15 @@ def test_sysfs_is_live_and_says_no_as_a_kernel_does(
 
 
 def test_processes_have_the_emulated_cores(phone: EmulatedPhone, device: AdbDevice) -> None:
-    def on_measured(script: str) -> str:
+    def output_of(script: str) -> str:
         return device.run(["sh", "-c", script], timeout=10).text
 
-    assert on_measured("nproc; taskset f0 nproc").split() == ["8", "4"]
-    assert on_measured("taskset 81 sh -c 'taskset -p $$; nproc'").split()[-2:] == ["81", "2"]
+    assert output_of("nproc; taskset f0 nproc").split() == ["8", "4"]
+    assert output_of("taskset 81 sh -c 'taskset -p $$; nproc'").split()[-2:] == ["81", "2"]
     assert device.run(["taskset", "100", "true"], timeout=10).exit_code != 0
     assert device.run(["taskset", "-p", "f", "99999"], timeout=10).exit_code != 0
     phone.tree.files[f"{CPU}/online"] = "0-5"  # type: ignore[union-attr]
-    assert on_measured("nproc; taskset f0 nproc; taskset c0 true || echo none").split() == [
+    assert output_of("nproc; taskset f0 nproc; taskset c0 true || echo none").split() == [
         *("6", "2", "none")
     ]
     phone.tree.files[f"{CPU}/online"] = "0-7"  # type: ignore[union-attr]

@@ -202,7 +202,7 @@ def test_it_is_one_program_of_its_machine(platform: str, built: Path, bundle: Pa
     elf = (built / device_server.PROGRAM).read_bytes()
     assert elf[:4] == b"\x7fELF"
     assert b"libtvm" not in elf  # Of the libraries that it would need.
-    assert len(elf) < 4e6
+    assert len(elf) < 6e6  # Without optimisation.
     done = subprocess.run([bundle / device_server.PROGRAM, "--version"], capture_output=True)
     assert done.stdout.startswith(b"autotune_server ")
 

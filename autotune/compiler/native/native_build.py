@@ -224,7 +224,7 @@ def build_in(part: NativePart, build: Path) -> None:
     compiling = [cmake, "--build", str(build), "--target", part.target, "--parallel", jobs]
     build.mkdir(parents=True, exist_ok=True)
     output = build / "output.txt"
-    with waiting(f"compiling {part.target}", lambda: _share_built(output)):
+    with waiting(f"compiling {part.target} (usually under a minute)", lambda: _share_built(output)):
         _run(configure, part, build, output)
         _run(compiling, part, build, output)
 

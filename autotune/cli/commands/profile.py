@@ -182,7 +182,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
         write_text(f"{len(found['operators']) - _ROWS} shorter calls: see {folder}/result.json")
     joules = found["energy_j"]
     energy = f", {joules:.4g} +/- {found['deviation_j']:.2g} J" if joules is not None else ""
-    write_text(f"a step: {time_text(found['step_s'])}{energy} (of {found['steps']})")
+    write_text(f"a step: {time_text(found['step_s'])}{energy} ({found['steps']} steps)")
     if joules is not None:
         short = sum(not r["apart"] for r in found["operators"])
         if short:

@@ -140,8 +140,10 @@ class LatestRun(Later):
             raise refused
         _tell_skipped(skipped)
         raise UsageError(
-            f"{LATEST}: no run{self._what(wanted)} in {self.folder}",
-            hint=f"`autotune runs DIR` lists the runs of a folder, and DIR/{LATEST} is its newest run",
+            f"{LATEST}: no {'finished ' if self.ended else ''}run{self._what(wanted)} in {self.folder}",
+            hint=f"`autotune kernels --target {wanted[0]}` makes one"
+            if wanted
+            else f"`autotune runs DIR` lists the runs of a folder, and DIR/{LATEST} is its newest run",
         )
 
     def _try(self, run: Path, option: str, options: Mapping[str, Any]) -> None:
@@ -177,7 +179,7 @@ class LatestRun(Later):
             text += f" for {' or '.join(map(str, wanted))}"
         if self.file != Path():
             return f"{text} with {self.file}"
-        return f"{text} that has ended" if self.ended else text
+        return text
 
 
 def all_runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

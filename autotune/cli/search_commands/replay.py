@@ -12,6 +12,7 @@ from autotune.cli.options import completion, run_path
 from autotune.cli.shared import (
     Column,
     number,
+    time_text,
     with_wide,
     write_json,
     write_next,
@@ -94,6 +95,7 @@ def replay(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.jobs.search import ReplayRequest
     from autotune.jobs.search import replay as carried_out
+    from autotune.records import is_run
 
     request = ReplayRequest(
         recorded, objective, sampler, model, deadline, network, batch, usb_alone, seeds
@@ -106,8 +108,12 @@ def replay(
         write_json(_figures(request, result), _work(request))
     else:
         _show(request, result)
-    # A model of a phone is there on every machine.
-    write_next("cpu-config", "--objective", objective, "--emulate", "meizu-16t", "--model", "lenet")
+    if is_run(recorded):
+        write_next("report", recorded)
+    else:  # A model of a phone is there on every machine.
+        write_next(
+            "cpu-config", "--objective", objective, "--emulate", "meizu-16t", "--model", "lenet"
+        )
     return 0
 
 
@@ -153,18 +159,18 @@ def _show(request: ReplayRequest, result: ReplayResult) -> None:
         (
             number("no."),
             Column("configuration", least=36),
-            number("s"),
+            number("a step"),
             number("J"),
             Column("proposed by", least=12),
-            Column("of the goal"),
+            Column("on front" if request.objective == "pareto" else "best"),
             Column("note", rank=1, least=16, prose=True),
         ),
         [
             (
                 str(index),
                 trial.configuration.text(names),
-                f"{trial.figures.time_s:g}",
-                "-" if trial.figures.energy_j is None else f"{trial.figures.energy_j:g}",
+                time_text(trial.figures.time_s),
+                "-" if trial.figures.energy_j is None else f"{trial.figures.energy_j:.4g}",
                 trial.reason,
                 "yes" if trial.configuration in shown.goal else "",
                 evaluator.marks.get(trial.configuration, ""),

@@ -74,7 +74,8 @@ def check_comparable(first: Run, second: Run) -> Kind:
     works = [_workload(run.about) for run in (first, second)]
     if works[0] != works[1]:
         subjects = [
-            ", ".join(str(value) for value in work if value) or "another program" for work in works
+            f"{work[0] or 'another program'}{f' at batch {work[1]}' if work[1] else ''}"
+            for work in works
         ]
         raise UsageError(
             f"{first.path} is of {subjects[0]}, and {second.path} of {subjects[1]}",

@@ -209,7 +209,7 @@ def test_searches_without_joules_are_compared_by_time(tmp_path: Path) -> None:
     [
         (lambda about: about.update(request={"objective": "latency"}), "run of kernels, and second one of cpu"),
         (lambda about: about["request"].update(workload="lenet"), "is of matmul, and second of lenet"),
-        (lambda about: about["request"].update(batch=8), "is of matmul, and second of matmul, 8"),
+        (lambda about: about["request"].update(batch=8), "is of matmul, and second of matmul at batch 8"),
         (lambda about: about.update(request={}), "second is not a run that can be compared"),
     ],
 )  # fmt: skip

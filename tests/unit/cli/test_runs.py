@@ -231,7 +231,7 @@ def test_latest_is_the_newest_run_that_a_command_takes(logs: Path) -> None:
     assert found(run_path(), "latest") == relative / newest.name
     moved = shutil.copytree(logs, logs.parent / "others")
     assert found(run_path("kernels"), f"{moved}/latest") == moved / newest.name
-    with pytest.raises(UsageError, match="no run of profile that has ended in logs") as none:
+    with pytest.raises(UsageError, match="no finished run of profile in logs") as none:
         found(run_path("profile"), "latest")
     assert "DIR/latest" in none.value.hint
     # Of one second, the one whose folder was made last.
@@ -291,9 +291,9 @@ def test_a_command_takes_the_newest_run_that_fits_its_other_options(
     shutil.rmtree(logs / HERE)
     step = ["step", "--run", "latest", "--model", "lenet", "--batch", "2"]
     assert main(step) == 2
-    assert "no run of kernels for cpu that has ended in logs" in capsys.readouterr().err
+    assert "no finished run of kernels for cpu in logs" in capsys.readouterr().err
     assert main(["kernels", "--from", "latest", "--op", "matmul:m=8,n=8,k=8"]) == 2
-    assert "no run of kernels for cpu that has ended in logs" in capsys.readouterr().err
+    assert "no finished run of kernels for cpu in logs" in capsys.readouterr().err
 
 
 def test_the_latest_plan_is_that_of_the_newest_search_with_one(
@@ -421,7 +421,7 @@ def test_what_is_compared_with_the_latest_says_its_kind(logs: Path) -> None:
     assert found(parser, "latest", "first", second=search) == Path("logs", search.name)
     assert found(parser, "latest", "first", second=None).name == "20260105T000001Z-cpu-config"
     like = add_run(logs, "20260101T000000Z-joint", search_of("lenet", 4))
-    with pytest.raises(UsageError, match="20260105T000001Z-cpu-config is of alexnet, 16, and"):
+    with pytest.raises(UsageError, match="20260105T000001Z-cpu-config is of alexnet at batch 16, and"):
         found(parser, "latest", "first", second=like.rename(logs.parent / like.name))
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import psutil
 import pytest
 import small_phone as support
 from small_phone import needs_phone, private_adb, small_phone
@@ -54,11 +55,19 @@ def processes(word: str) -> set[int]:
     return found
 
 
-def gone(word: str, before: set[int] | None = None, seconds: float = 10) -> bool:
+def first_processes(word: str) -> set[int]:
+    """The first processes of the phones in which the command with the word runs. Other tests have phones too."""
+    above = {one.pid for pid in processes(word) for one in psutil.Process(pid).parents()}
+    return processes(FIRST) & above
+
+
+def gone(word: str, among: set[int] | None = None, seconds: float = 10) -> bool:
     ends = time.monotonic() + seconds
-    while (left := processes(word) - (before or set())) and time.monotonic() < ends:
+    while (found := processes(word)) and time.monotonic() < ends:
+        if among is not None and not found & among:
+            return True
         time.sleep(0.1)
-    return not left
+    return not (found if among is None else found & among)
 
 
 def test_the_device_server_runs_in_it(phone: EmulatedPhone) -> None:
@@ -116,20 +125,20 @@ def test_programs_for_arm_run_by_name_and_find_themselves(
 
 
 def test_nothing_is_left_of_a_phone() -> None:
-    mounts, before = Path("/proc/self/mounts").read_text(), processes(FIRST)
+    mounts = Path("/proc/self/mounts").read_text()
     with small_phone() as phone:
         phone.connect()
         AdbDevice(phone.serial).run(
             ["sh", "-c", "nohup setsid sleep 98765 >/dev/null 2>&1 &"], timeout=10
         )
-        assert processes("sleep 98765")
+        assert (own := first_processes("sleep 98765"))
         assert Path("/proc/self/mounts").read_text() == mounts
         phone.disconnect()
         descriptors = phone._fuse
     assert descriptors is not None
     assert descriptors.descriptor == -1
     assert gone("sleep 98765")
-    assert gone(FIRST, before)
+    assert gone(FIRST, own)
     assert Path("/proc/self/mounts").read_text() == mounts
 
 
@@ -154,17 +163,17 @@ print("over", flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_phone_whose_process_is_killed(number: signal.Signals) -> None:
-    mounts, before = Path("/proc/self/mounts").read_text(), processes(FIRST)
+    mounts = Path("/proc/self/mounts").read_text()
     here = Path(support.__file__).parent
     code = CHILD.format(paths=[str(here), str(here.parents[1])])
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline().startswith(b"127.0.0.1:")
-        assert processes("sleep 87654")
+        assert (own := first_processes("sleep 87654"))
         child.send_signal(number)
         rest = child.stdout.read()
     if number == signal.SIGTERM:
         assert (child.returncode, rest) == (0, b"over\n")
     assert gone("sleep 87654")
-    assert gone(FIRST, before)
+    assert gone(FIRST, own)
     assert Path("/proc/self/mounts").read_text() == mounts

@@ -421,7 +421,9 @@ def test_what_is_compared_with_the_latest_says_its_kind(logs: Path) -> None:
     assert found(parser, "latest", "first", second=search) == Path("logs", search.name)
     assert found(parser, "latest", "first", second=None).name == "20260105T000001Z-cpu-config"
     like = add_run(logs, "20260101T000000Z-joint", search_of("lenet", 4))
-    with pytest.raises(UsageError, match="20260105T000001Z-cpu-config is of alexnet at batch 16, and"):
+    with pytest.raises(
+        UsageError, match="20260105T000001Z-cpu-config is of alexnet at batch 16, and"
+    ):
         found(parser, "latest", "first", second=like.rename(logs.parent / like.name))
 
 

@@ -75,7 +75,7 @@ def complaint(words: list[str]) -> str:
     except typer.TyperException as error:
         return error.format_message() or str(error)
     except UsageError as error:  # `latest`, which is understood where there are runs.
-        return "" if "no run" in error.message else error.message
+        return "" if re.search("no (finished )?run", error.message) else error.message
     return ""
 
 

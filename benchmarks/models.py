@@ -14,15 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common.bars import Report, run
+from common.bars import Report, mean_bar, run, slowest_bar
 from common.module_comparison import (
     Comparison,
     add_options,
     compare,
-    mean_bar,
     mean_memory,
     run_of,
-    slowest_bar,
 )
 from common.pytorch import torch
 

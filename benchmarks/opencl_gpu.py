@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 from common import stock_search
-from common.bars import QUICK_TRIALS, Report, mean_ratio, positive, run
+from common.bars import QUICK_TRIALS, Report, mean_bar, mean_ratio, positive, run, slowest_bar
 from common.clblast import ClBlast
 from common.clblast import available as clblast_available
 from common.interleaved import Turn, exported, finished_run, interleaved_blocks, tuning, turn_of
@@ -602,18 +602,9 @@ def judge(report: Report, gains: dict[str, dict[str, Interval]], worst: float) -
         ratios = gains[family]
         if not ratios:  # another bar reports this
             continue
-        found, ends = mean_ratio(list(ratios.values()))
-        report.bar(
-            f"against {name}, geometric mean of {len(ratios)}",
-            found, "at least", mean, "x", interval=ends,
-        )  # fmt: skip
+        mean_bar(report, f"against {name}", ratios, mean)
         if least is not None:
-            slowest = min(ratios, key=lambda one: ratios[one].estimate)
-            last = ratios[slowest]
-            report.bar(
-                f"against {name}, slowest: {slowest}", last.estimate, "at least", least, "x",
-                interval=(last.low, last.high),
-            )  # fmt: skip
+            slowest_bar(report, f"against {name}", ratios, least)
 
 
 def pocl(report: Report) -> None:

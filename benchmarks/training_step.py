@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from common.against_torch import Compared, against_torch, slower_kernels
-from common.bars import QUICK_TRIALS, Report, mean_ratio, positive, run
+from common.bars import QUICK_TRIALS, Report, mean_bar, mean_ratio, positive, run, slowest_bar
 from common.pytorch import torch
 from common.torch_peak import torch_peak
 from numpy.typing import NDArray
@@ -489,16 +489,8 @@ def speed(report: Report, models: Sequence[str], logs: Path) -> None:
             and isinstance(one.natural, Conv2d) and one.natural.groups == 1
         ]  # fmt: skip
     eager = gains["pytorch"]
-    slowest = min(eager, key=lambda one: eager[one].estimate)
-    report.bar(
-        f"against PyTorch eager, slowest: {slowest}", eager[slowest].estimate, "at least", 1, "x",
-        interval=(eager[slowest].low, eager[slowest].high),
-    )  # fmt: skip
-    mean, ends = mean_ratio(list(eager.values()))
-    report.bar(
-        f"against PyTorch eager, geometric mean of {len(eager)}", mean, "at least", 1.3, "x",
-        interval=ends,
-    )  # fmt: skip
+    slowest_bar(report, "against PyTorch eager", eager, 1)
+    mean_bar(report, "against PyTorch eager", eager, 1.3)
     for sides, begins in (
         ("PyTorch eager's layouts", ("pytorch",)),
         ("torch.compile's layouts", ("torch.compile",)),
@@ -514,11 +506,7 @@ def speed(report: Report, models: Sequence[str], logs: Path) -> None:
             show_means(report, side, ratios)
     report.bar("sides not compared", int("mnn" not in gains), "at most", 0, "")
     if "mnn" in gains:
-        mean, ends = mean_ratio(list(gains["mnn"].values()))
-        report.bar(
-            f"against MNN, geometric mean of {len(gains['mnn'])}", mean, "at least", 2.5, "x",
-            interval=ends,
-        )  # fmt: skip
+        mean_bar(report, "against MNN", gains["mnn"], 2.5)
     longest = max(tuning, key=lambda model: tuning[model])
     batches_named = " and ".join(map(str, batches))
     report.bar(

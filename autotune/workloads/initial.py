@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.workloads.data import batches, generated_samples
-from autotune.workloads.graph import RANDOM, StepGraph, Tensor, whole_of
+from autotune.workloads.graph import StepGraph, Tensor, whole_of
 from autotune.workloads.micro_batches import own_part
 from autotune.workloads.references import dropout_mask
 
@@ -62,27 +62,11 @@ def given_values(
     Returns:
         Arrays by tensor name, in their stored shape and order.
     """
-    values = {}
-    whole: dict[str, NDArray[Any]] = {}
-    for tensor in graph.tensors:
-        if tensor.kind not in ("input", "label"):
-            continue
-        name, _ = whole_of(tensor.name)
-        if tensor.kind == "label":
-            whole[name] = labels
-        elif tensor.initial is None or tensor.initial.distribution not in RANDOM:
-            whole[name] = images
-        elif graph.described:
-            values[tensor.name] = _draw_part(graph, tensor, seed, step)
-            continue
-        elif name not in whole:
-            shape = _shape(tensor)
-            parts = graph.batch // shape[0]
-            whole[name] = dropout_mask(
-                _generator(seed, step, name), (parts * shape[0], *shape[1:]), tensor.initial.value
-            )
-        values[tensor.name] = own_part(graph, tensor, whole[name])
-    return values
+    data = {
+        tensor.name: own_part(graph, tensor, labels if tensor.kind == "label" else images)
+        for tensor in graph.data
+    }
+    return data | random_values(graph, seed, step)
 
 
 def generated_feeds(graph: StepGraph, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
@@ -104,9 +88,7 @@ def generated_feeds(graph: StepGraph, seed: int) -> Iterator[dict[str, NDArray[A
         for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
             yield given_values(graph, images, labels, seed, number)
     for number in itertools.count():
-        data = {
-            tensor.name: _draw_part(graph, tensor, seed, number % _BATCHES) for tensor in graph.data
-        }
+        data = _drawn(graph, graph.data, seed, number % _BATCHES)
         yield data | random_values(graph, seed, number)
 
 
@@ -122,21 +104,27 @@ def random_values(graph: StepGraph, seed: int, step: int) -> dict[str, NDArray[A
         Tensor name -> array in its stored shape and order.
     """
     data = {tensor.name for tensor in graph.data}
-    return {
-        tensor.name: _draw_part(graph, tensor, seed, step)
-        for tensor in graph.tensors
-        if tensor.kind in ("input", "label") and tensor.name not in data
-    }
+    inputs = (tensor for tensor in graph.tensors if tensor.kind in ("input", "label"))
+    return _drawn(graph, (one for one in inputs if one.name not in data), seed, step)
 
 
-def _draw_part(graph: StepGraph, tensor: Tensor, seed: int, step: int) -> NDArray[Any]:
-    """Draws an input of a micro-batch: its share of the whole batch's, so that all forms get the same numbers."""
-    name, _ = whole_of(tensor.name)
-    shape = _shape(tensor)
-    if graph.parts == 1 or not shape or shape[0] * graph.parts != graph.batch:
-        return tensor.stored(_draw(graph, tensor, shape, _generator(seed, step, tensor.name)))
-    whole = _draw(graph, tensor, (graph.batch, *shape[1:]), _generator(seed, step, name))
-    return own_part(graph, tensor, whole)
+def _drawn(
+    graph: StepGraph, tensors: Iterable[Tensor], seed: int, step: int
+) -> dict[str, NDArray[Any]]:
+    """Draws inputs. Micro-batches get their shares of the whole batch, so that all forms get the same numbers."""
+    values: dict[str, NDArray[Any]] = {}
+    whole: dict[str, NDArray[Any]] = {}
+    for tensor in tensors:
+        name, shape = whole_of(tensor.name)[0], _shape(tensor)
+        if not shape or shape[0] * graph.parts != graph.batch:
+            generator = _generator(seed, step, tensor.name)
+            values[tensor.name] = tensor.stored(_draw(graph, tensor, shape, generator))
+            continue
+        if name not in whole:
+            generator = _generator(seed, step, name)
+            whole[name] = _draw(graph, tensor, (graph.batch, *shape[1:]), generator)
+        values[tensor.name] = own_part(graph, tensor, whole[name])
+    return values
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:

@@ -58,15 +58,17 @@ def accumulated(graph: StepGraph, parts: int) -> StepGraph:
             copy = _copied(graph, node, part, parts, states)
             nodes.append(copy)
             for name, written in zip(node.outputs, copy.outputs, strict=True):
-                if name in gradients or name == graph.loss:
-                    share = 1.0 / parts if part == parts - 1 else 1.0
-                    kernel = _adding(graph, tensors[written].elements, share)
-                    before = sums.get(name)
-                    sums[name] = (
-                        written
-                        if before is None
-                        else _added(before, written, kernel, tensors, nodes, copy.place)
-                    )
+                if name not in gradients and name != graph.loss:
+                    continue
+                if part == 0:
+                    sums[name] = written
+                    continue
+                total = f"{written}.sum"
+                tensors[total] = replace(tensors[written], name=total)
+                share = 1.0 / parts if part == parts - 1 else 1.0
+                adding = _adding(graph, tensors[total].elements, share)
+                nodes.append(Node(adding, (sums[name], written), (total,), copy.place))
+                sums[name] = total
         states |= {
             old: part_name(new, part)
             for node in graph.nodes
@@ -122,21 +124,6 @@ def _copied(graph: StepGraph, node: Node, part: int, parts: int, states: dict[st
         tuple(part_name(name, part) for name in node.outputs),
         node.place,
     )
-
-
-def _added(
-    before: str,
-    name: str,
-    kernel: Kernel,
-    tensors: dict[str, Tensor],
-    nodes: list[Node],
-    place: str,
-) -> str:
-    """Adds a part's tensor to the sum so far; returns the sum's name."""
-    total = f"{name}.sum"
-    tensors[total] = replace(tensors[name], name=total)
-    nodes.append(Node(kernel, (before, name), (total,), place))
-    return total
 
 
 def _adding(graph: StepGraph, size: int, share: float) -> Kernel:

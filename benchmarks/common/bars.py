@@ -8,7 +8,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -104,6 +104,23 @@ def mean_ratio(ratios: Sequence[Interval]) -> tuple[float, tuple[float, float]]:
     spread = [math.log(one.high / one.low) / 2 if one.low > 0 else math.inf for one in ratios]
     mean, half = sum(logs) / len(logs), math.hypot(*spread) / len(logs)
     return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
+
+
+def mean_bar(report: Report, side: str, gains: Mapping[str, Interval], goal: float) -> None:
+    """Adds the bar of the geometric mean of speed-ups over a side, by model."""
+    mean, ends = mean_ratio(list(gains.values()))
+    report.bar(
+        f"{side}, geometric mean of {len(gains)}", mean, "at least", goal, "x", interval=ends
+    )
+
+
+def slowest_bar(report: Report, side: str, gains: Mapping[str, Interval], goal: float) -> None:
+    """Adds the bar of the smallest of speed-ups over a side, by model."""
+    slowest = min(gains, key=lambda name: gains[name].estimate)
+    worst = gains[slowest]
+    report.bar(
+        f"{side}, slowest: {slowest}", worst.estimate, "at least", goal, "x", interval=(worst.low, worst.high)
+    )  # fmt: skip
 
 
 def resampled(

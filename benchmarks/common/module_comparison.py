@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from autotune.compiler.target.host import kernel_threads
 from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import read_run
 from autotune.workloads import StepForm, StepGraph, TrainingStep, generated_feeds
-from common.bars import QUICK_TRIALS, Report, mean_ratio, positive
+from common.bars import QUICK_TRIALS, Report, positive
 from common.interleaved import Turn, interleaved_blocks
 from common.module_step import Arrays, ModuleSide, given_masks, in_own_shapes, module_peak
 from common.pytorch import torch
@@ -67,23 +67,6 @@ def add_options(parser: argparse.ArgumentParser, models: Iterable[str]) -> None:
         "--trials", type=positive(int), default=1000, help="of each model [default: 1000]"
     )
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-
-
-def mean_bar(report: Report, side: str, gains: Mapping[str, Interval], goal: float) -> None:
-    """Adds the bar of the geometric mean of speed-ups over a side, by model."""
-    mean, ends = mean_ratio(list(gains.values()))
-    report.bar(
-        f"{side}, geometric mean of {len(gains)}", mean, "at least", goal, "x", interval=ends
-    )
-
-
-def slowest_bar(report: Report, side: str, gains: Mapping[str, Interval], goal: float) -> None:
-    """Adds the bar of the smallest of speed-ups over a side, by model."""
-    slowest = min(gains, key=lambda name: gains[name].estimate)
-    worst = gains[slowest]
-    report.bar(
-        f"{side}, slowest: {slowest}", worst.estimate, "at least", goal, "x", interval=(worst.low, worst.high)
-    )  # fmt: skip
 
 
 def mean_memory(found: Iterable[Comparison]) -> float:

@@ -169,7 +169,7 @@ def step(
         )
     wanted = requested_step(
         StepRequest(
-            model or "", batch, classes, optimizer, input_shape, runs=tuple(map(str, run or ())),
+            model, batch, classes, optimizer, input_shape, runs=tuple(map(str, run or ())),
             micro_batch=micro_batch, recompute=recompute, layout=layout, train=tuple(train or ()),
         ),
         seq,

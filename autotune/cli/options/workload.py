@@ -24,9 +24,9 @@ Model = Annotated[
 def of_the_model(run: Path, _: str, options: Mapping[str, Any]) -> None:
     """Refuses a run that has tuned another model than the one that is named."""
     from autotune.errors import UsageError
-    from autotune.records import read_run
+    from autotune.records import read_json
 
-    about = read_run(run).about
+    about = read_json(run / "run.json")  # The whole run was read before.
     step, named = about.get("step"), options.get("model")
     tuned = step.get("model") if isinstance(step, dict) else about["request"]["workload"]
     if named and _model(str(tuned)) != _model(named):

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.errors import UsageError, choices, printable
+from autotune.reading import complaint
 
 
 def checked_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def _converted(name: str, hint: Any, value: Any) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
-        why = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
+        _, why = complaint(error)
         shown = printable(repr(value)[:60])
         raise UsageError(
             f"{name} is {shown}: {why[:1].lower()}{why[1:]}", hint="see help(autotune)"

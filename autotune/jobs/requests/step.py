@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autotune.errors import UsageError
 from autotune.jobs.requests.defaults import DEFAULT_BATCH
@@ -21,9 +21,6 @@ from autotune.workloads import (
 )
 from autotune.workloads.capture import named_with
 from autotune.workloads.models import DEFAULT_CLASSES
-
-if TYPE_CHECKING:
-    pass
 
 GIVE = "say where its runs are with --run"
 PUT_BACK = "put it back there, or in the same folder as the run"
